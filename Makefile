@@ -1,0 +1,52 @@
+# make book | test | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
+PYTHON ?= python3
+BIN := .venv/bin
+NAME ?=
+NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=300
+
+.PHONY: book test gpu notebooks lint format lab results clean lock
+
+book: .venv/ready
+	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
+	@echo "The book: $(CURDIR)/_build/html/index.html"
+
+# loadfile keeps a notebook's cells in one process and in order.
+test: lint book
+	@$(BIN)/python -m pytest book tests $(NBVAL) -n 2 --dist loadfile
+
+gpu: .venv/ready
+	@$(BIN)/python -m pytest book $(NBVAL)
+
+notebooks: .venv/ready
+	@$(BIN)/python tools/notebooks.py $(NAME)
+
+lint: .venv/ready
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check . || (echo "'make format' sets this right." && false)
+
+format: .venv/ready
+	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
+
+lab: .venv/ready
+	@$(BIN)/jupyter lab book
+
+results: .venv/ready
+	@$(BIN)/python -m experiments $(NAME)
+
+clean:
+	rm -rf _build .pytest_cache .ruff_cache .hypothesis *.egg-info
+
+# Everything above needs the network only when one of these three files has changed.
+.venv/ready: requirements.txt constraints.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.13 ...")'
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@echo "Setting up .venv: several minutes the first time (PyTorch is large)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock:
+	@head -1 constraints.txt > constraints.new
+	@grep -v '^-c' requirements.txt | uv pip compile - -q --universal --python-version 3.11 \
+		--no-emit-index-url --no-emit-find-links --no-annotate --no-header --strip-extras >> constraints.new
+	@mv constraints.new constraints.txt

@@ -1,0 +1,89 @@
+"""What Jupyter Book lacks: links that follow forks, MyST that hides in comments, MathJax of our own."""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+# Colab, JupyterLab and GitHub show MyST's own lines as noise, and hide comments. So notebooks
+# write  <!-- :::{name} title, options on their own lines, ::: and -->  and  <!-- (label)= -->.
+FENCE = re.compile(r"<!--[ \t]*(:{3,}[^\n]*?)((?:\n:[^\n]*)*)\s*-->")
+LABEL = re.compile(r"<!--[ \t]*(\([\w:.-]+\)=?)[ \t]*-->")
+SLUG = re.compile(r"github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?$")
+
+
+def repository(declared: str) -> str:
+    """Return the owner/name of the repository in which the book is being built.
+
+    BOOK_REPOSITORY counts first, then GITHUB_REPOSITORY (set in GitHub
+    Actions), then the remote named origin, then what is declared.
+    """
+    for variable in ("BOOK_REPOSITORY", "GITHUB_REPOSITORY"):
+        if os.environ.get(variable):
+            return os.environ[variable]
+    git = subprocess.run(["git", "remote", "get-url", "origin"], capture_output=True, text=True)
+    found = SLUG.search(git.stdout.strip())
+    return found[1] if found else declared
+
+
+def branch(declared: str) -> str:
+    """Return the branch to link to; a pull request's "12/merge" has no pages."""
+    name = os.environ.get("GITHUB_REF_NAME", "")
+    is_branch = os.environ.get("GITHUB_REF_TYPE") == "branch"
+    return name if is_branch and name and not name.endswith("/merge") else declared
+
+
+def uncomment(markdown: str) -> str:
+    """Bring MyST lines out of their HTML comments."""
+    # The empty line keeps a fence that follows from being read as an option.
+    markdown = FENCE.sub(lambda found: f"{found[1].rstrip()}{found[2]}\n", markdown)
+    return LABEL.sub(r"\1", markdown)
+
+
+def follow_repository(app: Sphinx, config: Config) -> None:
+    """Point the buttons of every page at the repository of this build."""
+    options = config.html_theme_options
+    declared = SLUG.search(options["repository_url"])[1]
+    slug = repository(declared)
+    options["repository_url"] = f"https://github.com/{slug}"
+    options["repository_branch"] = branch(options["repository_branch"])
+    config.vitbook_rename = (declared, slug)
+
+
+def prepare_source(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Rename the repository in a page and uncomment the MyST of a notebook."""
+    source[0] = source[0].replace(*app.config.vitbook_rename)
+    if not str(app.env.doc2path(docname)).endswith(".ipynb"):
+        return
+    notebook = json.loads(source[0])
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = uncomment("".join(cell["source"]))
+    source[0] = json.dumps(notebook)
+
+
+def copy_mathjax(app: Sphinx, exception: Exception | None) -> None:
+    """Put MathJax and its fonts beside the built pages."""
+    if exception or app.builder.format != "html":
+        return
+    package = importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations[0]
+    source, target = Path(package, "static", "mathjax"), Path(app.outdir, "_static", "mathjax")
+    script, fonts = Path(app.config.mathjax_path).name, Path("output", "chtml", "fonts", "woff-v2")
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source / script, target)
+    shutil.copytree(source / fonts, target / fonts, dirs_exist_ok=True)
+
+
+def setup(app: Sphinx) -> dict:
+    """Register the extension."""
+    app.add_config_value("vitbook_rename", ("", ""), "env", tuple)
+    app.connect("config-inited", follow_repository, priority=100)
+    app.connect("source-read", prepare_source)
+    app.connect("build-finished", copy_mathjax)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,194 @@
+"""Execute the book's notebooks and store their outputs, the same bytes each time.
+
+    python tools/notebooks.py                  every notebook under book/
+    python tools/notebooks.py 01-patchify      one chapter and its solutions
+    python tools/notebooks.py --check ...      show what would change, write nothing
+
+Each notebook also gets its two first cells: the Colab badge, and the cell
+that installs vitnb there.
+"""
+
+import argparse
+import difflib
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import yaml
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parents[1]
+COLAB = "https://colab.research.google.com"
+BADGE = "[![Open in Colab]({colab}/assets/colab-badge.svg)]({colab}/github/{repository}/blob/main/{path})"
+# --no-deps: Colab has all that vitnb needs, and its own torch must stay.
+SETUP = """\
+# @title Setup: on Colab this installs vitnb, elsewhere it does nothing
+import sys
+
+if "google.colab" in sys.modules:
+    repository = "https://github.com/{repository}"
+    %pip install -q --no-deps git+{{repository}}"""
+KEPT_METADATA = {
+    "notebook": ("accelerator", "mystnb", "widgets"),
+    "cell": ("cellView", "jupyter", "mystnb", "slideshow", "tags"),
+}
+WIDGETS = "application/vnd.jupyter.widget-state+json"
+ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:home|mnt|opt|private|root|tmp|Users|usr|var|work|content)/\w")
+
+
+def repository() -> str:
+    """Return owner/name as the notebooks shall show it: BOOK_REPOSITORY, or _config.yml."""
+    declared = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
+    return os.environ.get("BOOK_REPOSITORY") or declared.removeprefix("https://github.com/")
+
+
+def first_cells(slug: str, path: str) -> tuple[NotebookNode, NotebookNode]:
+    """Return the badge and the setup cell of the notebook at `path` in the repository `slug`."""
+    badge = nbformat.v4.new_markdown_cell(
+        BADGE.format(colab=COLAB, repository=slug, path=path), id="badge", metadata={"tags": ["remove-cell"]}
+    )
+    setup = nbformat.v4.new_code_cell(
+        SETUP.format(repository=slug), id="setup", metadata={"cellView": "form", "tags": ["hide-cell"]}
+    )
+    return badge, setup
+
+
+def insert_first_cells(notebook: NotebookNode, slug: str, path: str) -> None:
+    """Put the badge first and the setup cell before all other code, in place of older ones."""
+    badge, setup = first_cells(slug, path)
+    cells = [cell for cell in notebook.cells if cell.id not in (badge.id, setup.id)]
+    code = [number for number, cell in enumerate(cells) if cell.cell_type == "code"]
+    cells.insert(code[0] if code else len(cells), setup)
+    notebook.cells = [badge, *cells]
+
+
+def read(path: Path) -> NotebookNode:
+    """Read a notebook; a cell without an id gets one that depends on its text only."""
+    raw = json.loads(path.read_text())
+    raw["nbformat_minor"] = 5
+    taken = {cell.get("id") for cell in raw["cells"]}
+    for number, cell in enumerate(raw["cells"]):
+        if "id" not in cell:
+            name = hashlib.sha256("".join(cell["source"]).encode()).hexdigest()[:8]
+            cell["id"] = name if name not in taken else f"{name}-{number}"
+            taken.add(cell["id"])
+    return nbformat.reads(json.dumps(raw), as_version=4)
+
+
+def execute(notebook: NotebookNode, folder: Path) -> None:
+    """Run all cells in a fresh kernel that starts in `folder`."""
+    notebook.metadata.pop("widgets", None)
+    NotebookClient(
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        record_timing=False,
+        coalesce_streams=True,
+        extra_arguments=["--log-level=ERROR"],
+        resources={"metadata": {"path": str(folder)}},
+    ).execute()
+
+
+def tidy(notebook: NotebookNode) -> str:
+    """Return the notebook as text, without anything that differs from run to run."""
+    kept = {key: value for key, value in notebook.metadata.items() if key in KEPT_METADATA["notebook"]}
+    notebook.metadata = nbformat.from_dict(kept)
+    notebook.metadata.kernelspec = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata.language_info = {"name": "python"}
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict(
+            {key: value for key, value in cell.metadata.items() if key in KEPT_METADATA["cell"]}
+        )
+    nbformat.validate(notebook)
+    text = nbformat.writes(notebook)
+    widgets = notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
+    for number, model in enumerate(widgets):  # random ids, in order of creation
+        text = text.replace(model, f"{number:032x}")
+    return json.dumps(json.loads(text), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+
+def output_texts(cell: NotebookNode) -> list[str]:
+    """Return what a reader of the cell's outputs can read, pictures apart."""
+    texts = []
+    for output in cell.get("outputs", []):
+        if output.output_type == "stream":
+            texts.append(output.text)
+        texts += [str(value) for kind, value in output.get("data", {}).items() if not kind.startswith("image/")]
+    return texts
+
+
+def faults(notebook: NotebookNode) -> list[str]:
+    """Return why the outputs of a notebook must not be published."""
+    found = []
+    for number, cell in enumerate(notebook.cells):
+        for output in cell.get("outputs", []):
+            if output.get("name") == "stderr":
+                found.append(f"cell {number} writes to stderr: {output.text.strip()[-500:]}")
+            if output.output_type == "error" and "raises-exception" not in cell.metadata.get("tags", []):
+                found.append(f"cell {number} raises {output.ename}: {output.evalue}")
+        for text in [cell.source, *output_texts(cell)]:
+            if path := ABSOLUTE_PATH.search(text):
+                found.append(f"cell {number} names a path of one machine: {text[path.start() :][:80]}")
+    return found
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file in one step: whoever reads it meets the old or the new one."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def run(path: Path, check: bool, root: Path = ROOT) -> list[str]:
+    """Execute one notebook and write it, or, to check, compare it; return the faults found."""
+    notebook = read(path)
+    insert_first_cells(notebook, repository(), path.relative_to(root).as_posix())
+    try:
+        execute(notebook, path.parent)
+    except CellExecutionError as error:
+        return [str(error)]
+    found = faults(notebook)
+    if found:
+        return found
+    text = tidy(notebook)
+    if not check:
+        write(path, text)
+        return []
+    return list(difflib.unified_diff(path.read_text().splitlines(), text.splitlines(), "stored", "now", lineterm=""))
+
+
+def choose(names: list[str]) -> list[Path]:
+    """Return the notebooks under book/ with these names; all of them without a name."""
+    every = sorted(path for path in (ROOT / "book").rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+    unknown = set(names) - {path.stem for path in every}
+    if unknown:
+        raise SystemExit(
+            f"no notebook {', '.join(sorted(unknown))}: there are {', '.join(path.stem for path in every)}"
+        )
+    return [path for path in every if not names or path.stem in names]
+
+
+def main() -> int:
+    """Execute the notebooks that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="such as 01-patchify; all without a name")
+    parser.add_argument("--check", action="store_true", help="show what would change, write nothing")
+    arguments = parser.parse_args()
+    failed = 0
+    for path in choose(arguments.names):
+        start = time.perf_counter()
+        found = run(path, arguments.check)
+        print(f"{path.relative_to(ROOT)}: {time.perf_counter() - start:.0f} s", *found, sep="\n", flush=True)
+        failed += bool(found)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
