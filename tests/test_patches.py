@@ -1,0 +1,76 @@
+"""Patches: exact inverses, the right order, and the convolution that is a linear layer."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from vitnb import PatchEmbedding, patchify, unpatchify
+
+DTYPES = [torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    batch=st.integers(1, 3),
+    channels=st.integers(1, 5),
+    rows=st.integers(1, 5),
+    cols=st.integers(1, 5),
+    patch=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 2**31),
+)
+def test_unpatchify_inverts_patchify_exactly(batch, channels, rows, cols, patch, dtype, seed):
+    size = (rows * patch[0], cols * patch[1])
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (batch, channels, *size), generator=generator).to(dtype)
+    patches = patchify(images, patch)
+    assert patches.shape == (batch, rows * cols, channels * patch[0] * patch[1])
+    assert patches.dtype == dtype
+    assert torch.equal(unpatchify(patches, patch, size, channels), images)
+    assert torch.equal(patchify(unpatchify(patches, patch, size, channels), patch), patches)
+
+
+def test_patches_run_row_by_row_and_are_laid_out_like_a_kernel():
+    images = torch.arange(2 * 3 * 8 * 12).reshape(2, 3, 8, 12)
+    patches = patchify(images, 4)
+    assert torch.equal(patches[1, 0], images[1, :, :4, :4].flatten())
+    assert torch.equal(patches[1, 1], images[1, :, :4, 4:8].flatten())  # right of patch 0
+    assert torch.equal(patches[1, 3], images[1, :, 4:, :4].flatten())  # three patches a row
+
+
+def test_a_reshape_alone_scrambles_the_picture():
+    images = torch.arange(2 * 3 * 8 * 12).reshape(2, 3, 8, 12)
+    scrambled = images.reshape(2, 6, 48)
+    assert scrambled.shape == patchify(images, 4).shape
+    assert not torch.equal(scrambled, patchify(images, 4))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 4), st.tuples(st.integers(1, 4), st.integers(1, 4)), st.tuples(st.integers(1, 5), st.integers(1, 5)))
+def test_convolution_equals_unfold_and_linear(channels, grid, patch):
+    size = (grid[0] * patch[0], grid[1] * patch[1])
+    embed = PatchEmbedding(size, patch, channels, 7)
+    images = torch.randn(2, channels, *size)
+    weight = embed.proj.weight.flatten(1)  # (D, C*p*p)
+    by_reshape = F.linear(patchify(images, patch), weight, embed.proj.bias)
+    by_unfold = F.linear(F.unfold(images, patch, stride=patch).transpose(1, 2), weight, embed.proj.bias)
+    torch.testing.assert_close(embed(images), by_reshape, atol=1e-5, rtol=0)
+    torch.testing.assert_close(embed(images), by_unfold, atol=1e-5, rtol=0)
+
+
+def test_every_pixel_reaches_exactly_one_token():
+    embed = PatchEmbedding((8, 12), 4, 2, 5)
+    images = torch.randn(1, 2, 8, 12)
+    for pixel in [(0, 0), (3, 11), (7, 4)]:
+        changed = images.clone()
+        changed[0, 1, *pixel] += 1
+        moved = (embed(changed) - embed(images)).abs().sum(dim=2)[0] > 0
+        assert moved.nonzero().flatten().tolist() == [pixel[0] // 4 * 3 + pixel[1] // 4]
+
+
+@pytest.mark.parametrize("size, patch, count", [(224, 16, 196), (224, 32, 49), ((96, 64), (16, 32), 12)])
+def test_counts(size, patch, count):
+    embed = PatchEmbedding(size, patch, 3, 8)
+    assert embed.num_patches == count == embed.grid_size[0] * embed.grid_size[1]

@@ -1,0 +1,132 @@
+"""The whole model: published sizes, poolings, gradients, names."""
+
+import math
+
+import pytest
+import torch
+
+from vitnb import AttentionPool, ClsToken, MeanPool, ViT, ViTConfig
+from vitnb.vit import count_parameters
+
+PUBLISHED = {  # timm and torchvision pin the same numbers
+    "vit_ti_16": 5_717_416,
+    "vit_s_16": 22_050_664,
+    "vit_b_16": 86_567_656,
+    "vit_b_32": 88_224_232,
+    "vit_l_16": 304_326_632,
+    "vit_l_32": 306_535_400,
+    "vit_h_14": 632_045_800,
+}
+EVERY = [
+    (norm, pos, pool) for norm in ("pre", "post") for pos in ("learned", "sincos", "none") for pool in ("cls", "mean", "attn")
+]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameter_counts_are_the_published_ones(name):
+    with torch.device("meta"):
+        assert count_parameters(ViT(getattr(ViTConfig, name)())) == PUBLISHED[name]
+
+
+def test_mean_pooling_has_two_widths_fewer():
+    with torch.device("meta"):
+        c = ViTConfig.vit_b_16()
+        mean = ViT(ViTConfig(**{**c.to_dict(), "global_pool": "mean"}))
+    assert PUBLISHED["vit_b_16"] - count_parameters(mean) == 2 * 768
+
+
+@pytest.mark.parametrize("norm, pos_embed, pool", EVERY)
+def test_every_combination_learns_sixteen_pictures(norm, pos_embed, pool):
+    torch.manual_seed(0)
+    model = ViT(
+        ViTConfig(img_size=(8, 12), patch_size=4, in_chans=2, depth=2, norm=norm, pos_embed=pos_embed, global_pool=pool)
+    )
+    images, labels = torch.randn(16, 2, 8, 12), torch.arange(16) % 10
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    first = torch.nn.functional.cross_entropy(model(images), labels).item()
+    assert first == pytest.approx(math.log(10), abs=0.35)
+    for _ in range(80):
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.1
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def test_every_pixel_has_a_gradient_and_images_do_not_mix():
+    model = ViT(ViTConfig(depth=2)).eval()
+    images = torch.randn(3, 1, 28, 28, requires_grad=True)
+    model(images)[0].square().sum().backward()
+    assert (images.grad[0] != 0).all() and (images.grad[1:] == 0).all()
+
+
+def test_token_zero_is_the_same_for_all_images_until_the_first_block():
+    model = ViT(ViTConfig(depth=1)).eval()
+    out = model.forward_intermediates(torch.randn(2, 1, 28, 28))
+    assert torch.equal(out["embedded"][0, 0], out["embedded"][1, 0])
+    assert not torch.allclose(out["block_1"][0, 0], out["block_1"][1, 0])
+
+
+def test_intermediates_are_what_forward_computes():
+    model, images = ViT(ViTConfig(depth=2)).eval(), torch.randn(2, 1, 28, 28)
+    out = model.forward_intermediates(images)
+    assert list(out) == ["patches", "embedded", "block_1", "block_2", "features", "pooled", "logits"]
+    assert torch.equal(out["logits"], model(images))
+    assert torch.equal(out["features"], model.forward_features(images))
+    assert torch.equal(model.forward_head(out["features"]), out["logits"])
+
+
+def test_the_model_returns_logits_not_probabilities():
+    model = ViT(ViTConfig(depth=1))
+    torch.nn.init.normal_(model.head.weight)
+    sums = model(torch.randn(4, 1, 28, 28)).sum(dim=1)
+    assert (sums - 1).abs().min() > 1e-3
+
+
+def test_poolings_read_what_they_say():
+    x = torch.randn(2, 5, 8)
+    assert torch.equal(ClsToken(8)(x), x[:, 0])
+    assert torch.equal(MeanPool()(x), x.mean(1))
+    cls = ClsToken(8)
+    assert cls.prepend(x).shape == (2, 6, 8) and torch.equal(cls.prepend(x)[:, 1:], x)
+    assert cls.token.shape == (1, 1, 8)
+
+
+def test_attention_pool_averages_values_when_the_query_is_silent():
+    pool, x = AttentionPool(8, 2), torch.randn(2, 5, 8)
+    torch.nn.init.zeros_(pool.query)
+    values = pool.kv(x)[..., 8:]
+    torch.testing.assert_close(pool(x), pool.proj(values.mean(dim=1)))
+
+
+def test_eval_is_deterministic_and_training_with_dropout_is_not():
+    model, images = ViT(ViTConfig(depth=1, dropout=0.3)), torch.randn(2, 1, 28, 28)
+    assert not torch.equal(model(images), model(images))
+    model.eval()
+    assert torch.equal(model(images), model(images))
+
+
+@pytest.mark.parametrize("pos_embed", ["learned", "sincos", "none"])
+def test_state_dict_round_trip_gives_the_same_output(pos_embed):
+    config, images = ViTConfig(depth=2, pos_embed=pos_embed, global_pool="attn"), torch.randn(2, 1, 28, 28)
+    first, second = ViT(config).eval(), ViT(config).eval()
+    assert not torch.equal(first(images), second(images))
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(images), second(images))
+
+
+def test_config_is_plain_data():
+    config = ViTConfig(img_size=[28, 20], patch_size=[4, 5])
+    assert ViTConfig(**config.to_dict()) == config and hash(config) and config.num_patches == 28
+    with pytest.raises(AttributeError):
+        config.depth = 3
+
+
+def test_without_classes_the_model_gives_features():
+    model = ViT(ViTConfig(num_classes=0, depth=1))
+    assert model(torch.randn(2, 1, 28, 28)).shape == (2, 64)
+
+
+def test_weight_decay_spares_what_is_no_weight():
+    assert ViT(ViTConfig()).no_weight_decay() == {"positions.table", "pool.token"}

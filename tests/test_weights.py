@@ -1,0 +1,133 @@
+"""Weights: the same logits in torchvision and timm, and files that are whole or absent."""
+
+import pytest
+import timm
+import torch
+import torchvision
+
+from vitnb import ViT, ViTConfig
+from vitnb.vit import count_parameters
+from vitnb.weights import from_timm, from_torchvision, load, save, to_timm, to_torchvision
+
+
+def randomised(model):
+    """Random weights everywhere: zero heads, gains at 1 and biases at 0 would hide mistakes."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.02 * torch.randn(p.shape, generator=generator))
+    return model.eval()
+
+
+def assert_same_logits(one, other, images):
+    with torch.no_grad():
+        a, b = one(images), other(images)
+    assert a.std() > 1e-2  # not equal because both are silent
+    torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name, size", [("vit_b_16", 86_567_656), ("vit_b_32", 88_224_232), ("vit_l_16", 304_326_632)])
+def test_torchvision_models_both_ways(name, size):
+    theirs = randomised(getattr(torchvision.models, name)())
+    ours, images = from_torchvision(theirs), torch.randn(1, 3, 224, 224)
+    assert count_parameters(ours) == size
+    assert ours.config == getattr(ViTConfig, name)()
+    assert_same_logits(ours, theirs, images)
+    back = to_torchvision(ours)
+    assert_same_logits(back, theirs, images)
+    assert all(torch.equal(t, theirs.state_dict()[n]) for n, t in back.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "name, preset, size",
+    [("vit_base_patch16_224", "vit_b_16", 86_567_656), ("vit_small_patch16_224", "vit_s_16", 22_050_664)],
+)
+def test_timm_models_both_ways(name, preset, size):
+    theirs = randomised(timm.create_model(name))
+    ours, images = from_timm(theirs), torch.randn(1, 3, 224, 224)
+    assert count_parameters(ours) == size
+    assert {**ours.config.to_dict(), "img_size": 224, "patch_size": 16} == getattr(ViTConfig, preset)().to_dict()
+    assert_same_logits(ours, theirs, images)
+    assert_same_logits(to_timm(ours), theirs, images)
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+@pytest.mark.parametrize("pos_embed", ["learned", "sincos", "none"])
+def test_our_models_in_timm_with_any_shape(pos_embed, pool):
+    config = ViTConfig((28, 20), (4, 5), 2, pos_embed=pos_embed, global_pool=pool, qkv_bias=False, norm_eps=1e-3)
+    ours, images = randomised(ViT(config)), torch.randn(2, 2, 28, 20)
+    assert_same_logits(to_timm(ours), ours, images)
+    assert_same_logits(from_timm(to_timm(ours)), ours, images)
+
+
+def test_mode_and_dtype_travel():
+    ours = ViT(ViTConfig(in_chans=3, depth=1)).double().train()
+    for there, back in [(to_torchvision, from_torchvision), (to_timm, from_timm)]:
+        assert there(ours).training and back(there(ours)).head.weight.dtype == torch.float64
+        assert not there(ours.eval()).training
+        ours.train()
+
+
+def test_dropout_travels():
+    ours = ViT(ViTConfig(in_chans=3, depth=1, dropout=0.1, attn_dropout=0.2))
+    assert from_torchvision(to_torchvision(ours)).config == ours.config
+    assert from_timm(to_timm(ours)).config.attn_dropout == 0.2
+
+
+@pytest.mark.parametrize(
+    "convert, build, word",
+    [
+        (from_timm, lambda: timm.create_model("deit3_small_patch16_224"), "ls1"),
+        (from_timm, lambda: timm.create_model("vit_small_patch14_reg4_dinov2", img_size=56), "reg_token|ls1"),
+        (from_timm, lambda: timm.create_model("resnet18"), "resnet18|ResNet"),
+        (from_torchvision, lambda: torch.nn.Linear(2, 2), "Linear"),
+        (from_torchvision, lambda: torchvision.models.VisionTransformer(32, 16, 1, 1, 8, 8, representation_size=4), "=4"),
+        (to_torchvision, lambda: ViT(ViTConfig()), "in_chans"),
+        (to_torchvision, lambda: ViT(ViTConfig(img_size=(28, 24), in_chans=3)), "img_size"),
+        (to_torchvision, lambda: ViT(ViTConfig(norm="post", in_chans=3)), "norm"),
+        (to_torchvision, lambda: ViT(ViTConfig(pos_embed="none", in_chans=3)), "pos_embedding|pos_embed"),
+        (to_timm, lambda: ViT(ViTConfig(global_pool="attn")), "global_pool"),
+        (to_timm, lambda: torch.nn.Linear(2, 2), "Linear"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(convert, build, word):
+    with pytest.raises((ValueError, TypeError), match=word):
+        convert(build())
+
+
+def test_save_and_load(tmp_path):
+    model, images = randomised(ViT(ViTConfig((28, 20), (4, 5), pos_embed="sincos"))), torch.randn(2, 1, 28, 20)
+    save(model, tmp_path / "m.safetensors")
+    loaded = load(tmp_path / "m.safetensors")
+    assert loaded.config == model.config and not loaded.training
+    assert torch.equal(loaded(images), model(images))
+    assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "m.safetensors"
+    save(ViT(ViTConfig(depth=1)), path)
+    before = path.read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("vitnb.weights.save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        save(ViT(ViTConfig(depth=2)), path)
+    assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_damaged_and_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "m.safetensors"
+    with pytest.raises(FileNotFoundError, match="no weights"):
+        load(path)
+    save(ViT(ViTConfig(depth=1)), path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="no whole safetensors file"):
+        load(path)
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(ValueError, match="without a vitnb config"):
+        load(path)

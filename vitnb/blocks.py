@@ -1,0 +1,70 @@
+"""Chapter 4: the block, and where its norms stand."""
+
+from torch import Tensor, nn
+
+from vitnb._validate import positive_float, positive_int, probability
+from vitnb.attention import MultiHeadAttention
+
+
+class MLP(nn.Module):
+    """Let each token think by itself: widen, GELU, narrow, with dropout after both.
+
+    Shapes: tokens (B, T, D) -> tokens (B, T, D); hidden (B, T, hidden_dim).
+    Source: Dosovitskiy et al. 2021, section 3.1 and appendix B.1 (dropout).
+    """
+
+    def __init__(self, embed_dim: int, hidden_dim: int, dropout: float = 0.0):
+        super().__init__()
+        embed_dim, hidden_dim = positive_int("embed_dim", embed_dim), positive_int("hidden_dim", hidden_dim)
+        self.fc1 = nn.Linear(embed_dim, hidden_dim)
+        self.act = nn.GELU()
+        self.fc2 = nn.Linear(hidden_dim, embed_dim)
+        self.drop = nn.Dropout(probability("dropout", dropout))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.drop(self.act(self.fc1(x)))  # (B, T, hidden_dim)
+        return self.drop(self.fc2(x))  # (B, T, D)
+
+
+class _Block(nn.Module):
+    """The parts that both blocks share; their forward says what makes them differ."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        mlp_ratio: float = 4.0,
+        qkv_bias: bool = True,
+        dropout: float = 0.0,
+        attn_dropout: float = 0.0,
+        norm_eps: float = 1e-6,
+    ):
+        super().__init__()
+        self.attention = MultiHeadAttention(embed_dim, num_heads, qkv_bias, dropout, attn_dropout)
+        self.mlp = MLP(embed_dim, round(embed_dim * positive_float("mlp_ratio", mlp_ratio)), dropout)
+        self.norm1 = nn.LayerNorm(embed_dim, eps=positive_float("norm_eps", norm_eps))
+        self.norm2 = nn.LayerNorm(embed_dim, eps=norm_eps)
+
+
+class PreNormBlock(_Block):
+    """Normalise what goes into each branch; the stream itself is only added to.
+
+    Shapes: tokens (B, T, D) -> tokens (B, T, D).
+    Source: Dosovitskiy et al. 2021, equations 2 and 3.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))  # (B, T, D)
+        return x + self.mlp(self.norm2(x))  # (B, T, D)
+
+
+class PostNormBlock(_Block):
+    """Add first, then normalise the stream itself.
+
+    Shapes: tokens (B, T, D) -> tokens (B, T, D).
+    Source: Vaswani et al. 2017, section 3.1.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm1(x + self.attention(x))  # (B, T, D)
+        return self.norm2(x + self.mlp(x))  # (B, T, D)
