@@ -1,0 +1,140 @@
+"""Fixtures of the page tests: the built site, a server for it, Chromium, and a page under watch."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, Route, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+MAC_CHROME = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+HARMLESS = (
+    "THEBE_JS_URL",  # the theme's own, on every page
+    "Got invalid theme mode",  # likewise
+    "Access to font at 'file:",  # the theme preloads icon fonts, which Chromium refuses from the disk; icons still show
+    "Failed to load resource",  # recorded with its address in `missing` or `foreign`
+)
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """A file server that does not log."""
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+class Watch:
+    """What went wrong in a page: requests to other hosts, files not found, console errors."""
+
+    def __init__(self, page: Page, home: str):
+        self.foreign: list[str] = []
+        self.missing: list[str] = []
+        self.errors: list[str] = []
+        self.home = home
+        page.route("**/*", self.guard)
+        page.on("response", lambda answer: self.missing.append(answer.url) if answer.status >= 400 else None)
+        page.on("requestfailed", self.note_failure)
+        page.on("pageerror", lambda error: self.note(str(error)))
+        page.on("console", lambda message: self.note(message.text) if message.type == "error" else None)
+
+    def guard(self, route: Route) -> None:
+        """Let through what comes from the book itself; record and stop all else."""
+        if route.request.url.startswith((self.home, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.foreign.append(route.request.url)
+            route.abort()
+
+    def note_failure(self, request: Request) -> None:
+        """Record a file that is not there. (Chromium preloads no font from file://; harmless.)"""
+        path = urlsplit(request.url).path
+        if request.url.startswith("file:") and not Path(unquote(path)).exists():
+            self.missing.append(request.url)
+
+    def note(self, text: str) -> None:
+        """Record an error unless the theme makes it everywhere."""
+        if not any(harmless in text for harmless in HARMLESS):
+            self.errors.append(text)
+
+    def assert_clean(self) -> None:
+        """Fail if anything was recorded."""
+        assert not self.foreign, f"requests to other hosts: {self.foreign}"
+        assert not self.missing, f"not found: {self.missing}"
+        assert not self.errors, f"errors in the page: {self.errors}"
+
+
+@pytest.fixture(scope="session")
+def site() -> Path:
+    """The folder of the built book."""
+    folder = ROOT / "_build" / "html"
+    assert (folder / "index.html").exists(), "the book is not built: run make book first"
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(site: Path) -> Iterator[str]:
+    """The address at which the built book is served."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=site)) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{http.server_port}/"
+        http.shutdown()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The machine's own Chromium; without one the test is skipped, but never in CI."""
+    found = [path for name in CHROMIUM if (path := shutil.which(name))]
+    found += [MAC_CHROME] if Path(MAC_CHROME).exists() else []
+    if not found:
+        message = "no Chromium on this machine: the page tests did not run"
+        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
+        chromium = playwright.chromium.launch(executable_path=found[0], args=arguments)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, server: str, site: Path) -> Iterator[Callable[..., tuple[Page, Watch]]]:
+    """A function that opens a page of the book: visit("book/index.html", dark=True) -> page, watch.
+
+    `watch.assert_clean()` says whether the page asked another host for
+    something, missed a file or logged an error up to then.
+    """
+    contexts = []
+
+    def open_page(
+        path: str, width: int = 1200, dark: bool = False, from_file: bool = False, touch: bool = False
+    ) -> tuple[Page, Watch]:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", has_touch=touch
+        )
+        contexts.append(context)
+        home = f"{site.as_uri()}/" if from_file else server
+        page = context.new_page()
+        watch = Watch(page, home)
+        page.goto(home + path, wait_until="load")
+        page.evaluate("window.MathJax?.startup?.promise.then(() => null)")
+        page.wait_for_load_state("networkidle")
+        return page, watch
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say on which data the notebooks ran."""
+    if config.getoption("nbval_lax", default=False) and not config.option.collectonly:
+        from vitnb import data
+
+        terminalreporter.section("data")
+        terminalreporter.line(f"The notebooks ran on {data.load().name}.")

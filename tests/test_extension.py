@@ -1,0 +1,122 @@
+"""The Sphinx extension: links that follow the repository, MyST in comments, a strict build, MathJax of our own."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import vitbook
+
+ROOT = Path(__file__).resolve().parents[1]
+VARIABLES = ("BOOK_REPOSITORY", "GITHUB_REPOSITORY", "GITHUB_REF_NAME", "GITHUB_REF_TYPE")
+PAGE = """\
+# One
+
+$$
+N = \\frac{HW}{P^2}
+$$ <!-- (eq-n) -->
+
+<!-- (sec-two)= -->
+## Two
+
+Equation [(N)](#eq-n), [this section](#sec-two), [a file](https://github.com/OWNER/REPO/blob/main/README.md).
+
+<!-- :::{exercise} Softmax
+:label: ex-one
+-->
+Prove it.
+<!-- ::: -->
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    "remote, slug",
+    [
+        ("https://github.com/ann/vit.git", "ann/vit"),
+        ("https://github.com/ann/vit", "ann/vit"),
+        ("git@github.com:ann/my.vit-book.git", "ann/my.vit-book"),
+        ("ssh://git@github.com/ann/vit/", "ann/vit"),
+        ("https://example.org/ann/vit.git", "OWNER/REPO"),
+        (None, "OWNER/REPO"),
+    ],
+)
+def test_repository_follows_the_remote(tmp_path, monkeypatch, remote, slug):
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q"], check=True)
+    if remote:
+        subprocess.run(["git", "remote", "add", "origin", remote], check=True)
+    assert vitbook.repository("OWNER/REPO") == slug
+
+
+def test_variables_come_before_the_remote(monkeypatch):
+    monkeypatch.setenv("GITHUB_REPOSITORY", "ben/fork")
+    assert vitbook.repository("OWNER/REPO") == "ben/fork"
+    monkeypatch.setenv("BOOK_REPOSITORY", "cat/fork")
+    assert vitbook.repository("OWNER/REPO") == "cat/fork"
+
+
+@pytest.mark.parametrize(
+    "kind, name, found", [("branch", "dev", "dev"), ("branch", "12/merge", "main"), ("tag", "v1", "main")]
+)
+def test_branch_is_one_that_has_pages(monkeypatch, kind, name, found):
+    monkeypatch.setenv("GITHUB_REF_TYPE", kind)
+    monkeypatch.setenv("GITHUB_REF_NAME", name)
+    assert vitbook.branch("main") == found
+
+
+@pytest.mark.parametrize(
+    "hidden, shown",
+    [
+        ("<!-- ::: -->", ":::\n"),
+        ("<!-- :::{exercise} Softmax\n:label: ex-one\n-->", ":::{exercise} Softmax\n:label: ex-one\n"),
+        ("<!-- (sec-a)= -->", "(sec-a)="),
+        ("$$ <!-- (eq-a) -->", "$$ (eq-a)"),
+        ("<!-- a remark: nothing -->", "<!-- a remark: nothing -->"),
+    ],
+)
+def test_uncomment(hidden, shown):
+    assert vitbook.uncomment(hidden) == shown
+
+
+def build(folder: Path, page: str) -> subprocess.CompletedProcess:
+    """Build a book with our configuration and one notebook, in the repository cat/fork."""
+    shutil.copytree(ROOT / "book" / "ext", folder / "book" / "ext")
+    shutil.copytree(ROOT / "book" / "assets", folder / "book" / "assets")
+    shutil.copy(ROOT / "_config.yml", folder)
+    (folder / "_toc.yml").write_text("format: jb-book\nroot: book/one\n")
+    (folder / "book" / "references.bib").touch()
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(page)]), folder / "book" / "one.ipynb")
+    # as `make book` does
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
+    environment = {**os.environ, "BOOK_REPOSITORY": "cat/fork"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_build_follows_a_fork_and_shows_hidden_myst(tmp_path):
+    result = build(tmp_path, PAGE)
+    assert result.returncode == 0, result.stderr
+    html = (tmp_path / "_build" / "html" / "book" / "one.html").read_text()
+    assert "https://colab.research.google.com/github/cat/fork/blob/main/book/one.ipynb" in html
+    assert "https://github.com/cat/fork/blob/main/README.md" in html
+    assert "OWNER/REPO" not in html
+    assert "Exercise 1" in html and 'id="ex-one"' in html
+    assert 'href="#equation-eq-n"' in html
+    assert 'href="#sec-two"' in html
+    mathjax = tmp_path / "_build" / "html" / "_static" / "mathjax"
+    assert (mathjax / "tex-chtml-full.js").exists()
+    assert list(mathjax.glob("output/chtml/fonts/woff-v2/*.woff"))
+
+
+def test_a_broken_reference_stops_the_build(tmp_path):
+    result = build(tmp_path, "# One\n\nSee [nothing](#no-such-label).\n")
+    assert result.returncode != 0
+    assert "no-such-label" in result.stderr

@@ -1,0 +1,175 @@
+"""The stored notebooks, where nbval does not look, and the tool that stores them."""
+
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import notebooks
+import pytest
+import yaml
+from IPython.core.interactiveshell import InteractiveShell
+
+ROOT = Path(__file__).resolve().parents[1]
+STORED = notebooks.choose([])
+IDS = [path.relative_to(ROOT / "book").as_posix() for path in STORED]
+MAX_BYTES = 2_000_000
+
+
+def tags(cell):
+    return cell.metadata.get("tags", [])
+
+
+def code_cells(notebook):
+    return [(number, cell) for number, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+
+
+def complaints(notebook: nbformat.NotebookNode, path: str) -> list[str]:
+    """Return all that is wrong with a stored notebook; `path` is where it lies in the repository."""
+    found = notebooks.faults(notebook)
+    for number, cell in code_cells(notebook):
+        # nbval compares nothing, and passes, where there is no stored output.
+        if "nbval-check-output" in tags(cell) and not (cell.outputs and cell.execution_count):
+            found.append(f"cell {number} is to be checked and has no stored output")
+        if cell.source.strip() and not cell.execution_count:
+            found.append(f"cell {number} was not run")
+        if cell.id != "setup" and any(len(line) > 75 for line in cell.source.splitlines()):
+            found.append(f"cell {number} has a line of more than 75 characters")
+        pictures = any(kind.startswith("image/") for output in cell.outputs for kind in output.get("data", {}))
+        hidden = {"remove-output", "remove-cell"} & set(tags(cell))
+        if pictures and not hidden and not cell.metadata.get("mystnb", {}).get("image", {}).get("alt"):
+            found.append(f"cell {number} draws a picture without mystnb.image.alt in its metadata")
+    counts = [cell.execution_count for _, cell in code_cells(notebook) if cell.source.strip()]
+    if counts != list(range(1, len(counts) + 1)):
+        found.append("the cells were not run once, from top to bottom")
+    if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
+        found.append("Colab knows no other kernel than python3")
+    slug = re.search(r"colab\.research\.google\.com/github/([^/]+/[^/]+)/blob", notebook.cells[0].source)
+    badge, setup = notebooks.first_cells(slug[1] if slug else "OWNER/REPO", path)
+    first_code = [cell for _, cell in code_cells(notebook)][:1]
+    for there, wanted in (([notebook.cells[0]], badge), (first_code, setup)):
+        if [(cell.source, cell.metadata) for cell in there] != [(wanted.source, wanted.metadata)]:
+            found.append(f"the {wanted.id} cell is missing or not as tools/notebooks.py writes it")
+    return found
+
+
+@pytest.mark.parametrize("path", STORED, ids=IDS)
+def test_stored_notebook(path):
+    assert complaints(nbformat.read(path, 4), path.relative_to(ROOT).as_posix()) == []
+    assert path.stat().st_size <= MAX_BYTES
+
+
+def test_every_chapter_of_the_contents_exists():
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    groups = [toc, *toc.get("parts", [])]
+    files = [toc["root"], *(chapter["file"] for group in groups for chapter in group.get("chapters", []))]
+    for file in files:
+        sources = [path for ending in (".md", ".ipynb") if (path := ROOT / f"{file}{ending}").exists()]
+        assert len(sources) == 1, f"{file} has {len(sources)} sources"
+
+
+def cell(source, *names, **metadata):
+    return nbformat.v4.new_code_cell(source, metadata={"tags": list(names), **metadata})
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A function that stores a notebook with the given cells as the tool does; it returns its path and the faults."""
+
+    def store(*cells):
+        path = tmp_path / "one.ipynb"
+        nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# One"), *cells]), path)
+        return path, notebooks.run(path, check=False, root=tmp_path)
+
+    return store
+
+
+def test_tool_writes_the_same_bytes_twice(stored, tmp_path):
+    plot = cell(
+        "import matplotlib.pyplot as plt\n\n_ = plt.plot([1, 2])", mystnb={"image": {"alt": "A line that rises"}}
+    )
+    widget = cell("import ipywidgets\n\nipywidgets.IntSlider()")
+    path, faults = stored(plot, widget, cell("for i in range(3):\n    print(i, flush=True)", "nbval-check-output"))
+    first = path.read_bytes()
+    assert faults == []
+    assert complaints(nbformat.read(path, 4), "one.ipynb") == []
+    assert notebooks.run(path, check=False, root=tmp_path) == []
+    assert path.read_bytes() == first
+    assert notebooks.run(path, check=True, root=tmp_path) == []
+    assert b'"0\\n",\n      "1\\n",\n      "2\\n"' in first
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_check_shows_the_difference_and_writes_nothing(stored, tmp_path):
+    path, _ = stored(cell("print(28 // 4)"))
+    stale = path.read_text().replace('"7\\n"', '"8\\n"')
+    path.write_text(stale)
+    difference = notebooks.run(path, check=True, root=tmp_path)
+    assert any(line.startswith("-") and '"8' in line for line in difference)
+    assert path.read_text() == stale
+
+
+@pytest.mark.parametrize(
+    "source, fault",
+    [
+        ("import sys\nprint('slow', file=sys.stderr)", "cell 3 writes to stderr: slow"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("import os\nprint(os.path.join('/home', 'ann', 'x'))", "path of one machine: /home/ann"),
+    ],
+)
+def test_tool_refuses_what_must_not_be_published(stored, source, fault):
+    path, faults = stored(cell(source))
+    assert any(fault in line for line in faults)
+    assert "outputs" not in path.read_text() or '"outputs": []' in path.read_text()
+
+
+def test_first_cells_are_refreshed_not_repeated(stored, tmp_path, monkeypatch):
+    path, _ = stored(cell("x = 1"))
+    monkeypatch.setenv("BOOK_REPOSITORY", "cat/fork")
+    notebooks.run(path, check=False, root=tmp_path)
+    assert path.read_text().count("google.colab") == 1
+    assert path.read_text().count("github/cat/fork/blob/main/one.ipynb") == 1
+    assert complaints(nbformat.read(path, 4), "one.ipynb") == []
+
+
+def test_setup_does_nothing_outside_colab_and_installs_there(monkeypatch):
+    ran = []
+    shell = InteractiveShell()
+    shell.register_magic_function(ran.append, magic_name="pip")
+    source = notebooks.first_cells("ann/vit", "book/one.ipynb")[1].source
+    shell.run_cell(source).raise_error()
+    assert ran == []
+    monkeypatch.setitem(sys.modules, "google.colab", object())
+    shell.run_cell(source).raise_error()
+    assert ran == ["install -q --no-deps git+https://github.com/ann/vit"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda notebook: notebook.cells[3].update(outputs=[]),
+        lambda notebook: notebook.cells[3].update(execution_count=None),
+        lambda notebook: notebook.cells[3].update(execution_count=7),
+        lambda notebook: notebook.cells[3].update(source="x = " + 80 * "1"),
+        lambda notebook: notebook.cells.pop(0),
+        lambda notebook: notebook.cells.pop(2),
+        lambda notebook: notebook.cells[0].update(source=notebook.cells[0].source.replace("one", "two")),
+        lambda notebook: notebook.metadata.kernelspec.update(name="venv311"),
+        lambda notebook: notebook.cells[3].outputs.append(
+            nbformat.v4.new_output("display_data", {"image/png": "iVBORw0KGgo="})
+        ),
+        lambda notebook: notebook.cells[3].outputs.append(nbformat.v4.new_output("stream", name="stderr", text="oh")),
+        lambda notebook: notebook.cells[3].outputs.append(nbformat.v4.new_output("error", ename="E", evalue="oh")),
+    ],
+)
+def test_every_kind_of_damage_is_seen(change):
+    badge, setup = notebooks.first_cells("ann/vit", "one.ipynb")
+    checked = cell("print(1)", "nbval-check-output")
+    setup.execution_count, checked.execution_count = 1, 2
+    checked.outputs = [nbformat.v4.new_output("stream", text="1\n")]
+    kernel = {"kernelspec": {"display_name": "Python 3", "name": "python3"}}
+    cells = [badge, nbformat.v4.new_markdown_cell("# One"), setup, checked]
+    notebook = nbformat.v4.new_notebook(metadata=kernel, cells=cells)
+    assert complaints(notebook, "one.ipynb") == []
+    change(notebook)
+    assert complaints(notebook, "one.ipynb")

@@ -1,0 +1,78 @@
+"""The built pages in Chromium: offline, without errors, legible, on a phone, for a screen reader."""
+
+import re
+from pathlib import Path
+
+import pytest
+import vitbook
+import yaml
+from axe_playwright_python.sync_playwright import Axe
+
+ROOT = Path(__file__).resolve().parents[1]
+TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
+GROUPS = [TOC, *TOC.get("parts", [])]
+CHAPTERS = [TOC["root"], *(chapter["file"] for group in GROUPS for chapter in group.get("chapters", []))]
+NOTEBOOKS = [chapter for chapter in CHAPTERS if (ROOT / f"{chapter}.ipynb").exists()]
+PAGES = [f"{chapter}.html" for chapter in CHAPTERS]
+
+UNFOLD = "document.querySelectorAll('details').forEach(element => element.open = true)"
+# What in the article element sticks out to the right and lies in no box that scrolls.
+STICKING_OUT = """() => [...document.querySelectorAll("article *")].filter(element => {
+  const box = element.getBoundingClientRect();
+  if (box.width === 0 || box.right <= innerWidth + 1) return false;
+  for (let up = element.parentElement; up && up.tagName !== "ARTICLE"; up = up.parentElement)
+    if (getComputedStyle(up).overflowX !== "visible") return false;
+  return true;
+}).map(element => element.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_page_is_whole_and_accessible(visit, path, dark):
+    page, watch = visit(path, dark=dark)
+    watch.assert_clean()
+    assert page.locator("html").get_attribute("data-theme") == ("dark" if dark else "light")
+    assert page.locator("article h1").count() == 1
+    assert page.locator("article .math").count() == page.locator("article .math > mjx-container").count()
+    assert page.locator("mjx-merror, [data-mjx-error]").count() == 0
+    page.evaluate(UNFOLD)
+    results = Axe().run(page, {"include": ["article"]})
+    assert results.violations_count == 0, results.generate_report()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_sticks_out_on_a_phone(visit, path):
+    page, watch = visit(path, width=390, touch=True)
+    page.evaluate(UNFOLD)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate(STICKING_OUT) == []
+    watch.assert_clean()
+
+
+@pytest.mark.parametrize("path", [*PAGES, "search.html"])
+def test_page_opens_from_the_disk(visit, path):
+    page, watch = visit(path, from_file=True)
+    watch.assert_clean()
+    assert page.locator("article .math").count() == page.locator("article .math > mjx-container").count()
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_the_front_door_leads_to_the_book(visit, from_file):
+    page, watch = visit("search.html", from_file=from_file)
+    page.goto(f"{watch.home}index.html")
+    page.wait_for_url(f"{watch.home}{TOC['root']}.html")
+
+
+def test_search_finds_a_word(visit):
+    page, watch = visit("search.html?q=transformer")
+    page.wait_for_selector("#search-results a")
+    watch.assert_clean()
+
+
+@pytest.mark.parametrize("chapter", NOTEBOOKS)
+def test_colab_opens_this_notebook_of_this_repository(site, chapter):
+    declared = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
+    slug = vitbook.repository(declared["url"].removeprefix("https://github.com/"))
+    branch = vitbook.branch(declared["branch"])
+    links = set(re.findall(r"https://colab\.research[^\"]+", (site / f"{chapter}.html").read_text()))
+    assert links == {f"https://colab.research.google.com/github/{slug}/blob/{branch}/{chapter}.ipynb"}
