@@ -10,9 +10,9 @@ book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
 	@echo "The book: $(CURDIR)/_build/html/index.html"
 
-# loadfile keeps a notebook's cells in one process and in order.
+# loadfile keeps a notebook's cells in one process and in order; the notebooks, which take longest, start first.
 test: lint book
-	@$(BIN)/python -m pytest book tests $(NBVAL) -n 2 --dist loadfile
+	@$(BIN)/python -m pytest book tests $(NBVAL) -n 2 --dist loadfile --no-loadscope-reorder
 
 gpu: .venv/ready
 	@$(BIN)/python -m pytest book $(NBVAL)

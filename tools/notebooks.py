@@ -54,9 +54,8 @@ def first_cells(slug: str, path: str) -> tuple[NotebookNode, NotebookNode]:
     badge = nbformat.v4.new_markdown_cell(
         BADGE.format(colab=COLAB, repository=slug, path=path), id="badge", metadata={"tags": ["remove-cell"]}
     )
-    setup = nbformat.v4.new_code_cell(
-        SETUP.format(repository=slug), id="setup", metadata={"cellView": "form", "tags": ["hide-cell"]}
-    )
+    folded = {"cellView": "form", "mystnb": {"code_prompt_show": "Setup on Colab"}, "tags": ["hide-cell"]}
+    setup = nbformat.v4.new_code_cell(SETUP.format(repository=slug), id="setup", metadata=folded)
     return badge, setup
 
 
