@@ -1,0 +1,206 @@
+"""Pictures for the book: Fashion-MNIST, the handwritten digits, one photograph (chapter 07).
+
+A dataset is four tensors. Images stay uint8, one byte a pixel, on the device
+of the model; they are augmented and normalised there, a whole batch at once.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchvision.datasets import FashionMNIST
+
+from vitnb._archives import fashion_mnist
+
+NAMES = ("fashion_mnist", "digits")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training and test pictures with their classes.
+
+    Shapes: images (N, C, H, W), uint8 or float in [0, 1]; labels (N,), int64.
+    mean and std are those of the training pixels, one number or one a channel.
+    mirror says whether a mirrored picture keeps its class: a shoe does, a 2 does not.
+    Raises: ValueError if shapes, lengths, types or labels do not fit together.
+    """
+
+    train_images: Tensor
+    train_labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+    classes: tuple[str, ...]
+    name: str = "mine"
+    mean: tuple[float, ...] = (0.5,)
+    std: tuple[float, ...] = (0.5,)
+    mirror: bool = False
+
+    def __post_init__(self) -> None:
+        for part in ("train", "test"):
+            _check_part(part, getattr(self, f"{part}_images"), getattr(self, f"{part}_labels"), len(self.classes))
+
+    def to(self, device: torch.device | str) -> "Dataset":
+        """The same pictures on another device."""
+        fields = ("train_images", "train_labels", "test_images", "test_labels")
+        return replace(self, **{field: getattr(self, field).to(device) for field in fields})
+
+    def subset(self, n: int, seed: int = 0) -> "Dataset":
+        """n training pictures, equally many of each class (up to one); all test pictures.
+
+        Raises: ValueError if n is below 1 or more than every class can give.
+        """
+        order = torch.randperm(len(self.train_labels), generator=torch.Generator().manual_seed(seed))
+        labels, classes = self.train_labels.cpu()[order], len(self.classes)
+        members = [order[labels == label] for label in range(classes)]
+        most = min(map(len, members)) * classes
+        if not 1 <= n <= most:
+            raise ValueError(f"n is {n}: a balanced subset takes 1 to {most} pictures here")
+        shares = [n // classes + (label < n % classes) for label in range(classes)]
+        chosen = torch.cat([m[:share] for m, share in zip(members, shares, strict=True)])  # (n,)
+        chosen = chosen.sort().values.to(self.train_labels.device)
+        return replace(self, train_images=self.train_images[chosen], train_labels=self.train_labels[chosen])
+
+    def normalize(self, images: Tensor) -> Tensor:
+        """Pixels to floats with mean 0 and spread 1 over the training set.
+
+        Shapes: images (B, C, H, W), uint8 or float in [0, 1] -> float (B, C, H, W).
+        """
+        if not images.is_floating_point():
+            images = images.float() / 255
+        mean, std = (torch.tensor(v, device=images.device).view(1, -1, 1, 1) for v in (self.mean, self.std))
+        return (images - mean) / std  # (B, C, H, W)
+
+
+def load(name: str = "fashion_mnist", root: str | Path | None = None, device: str | None = None) -> Dataset:
+    """Load a dataset; "fashion_mnist" is downloaded once, "digits" comes with scikit-learn.
+
+    Looks for torchvision's archives (FashionMNIST/raw/*.gz) in root, in
+    $VITNB_DATA and in the user's cache, then downloads them. The archives are
+    checked against torchvision's MD5 sums at every load and unpacked in memory,
+    so a damaged or half-written file is never used. With neither data nor
+    network it says so and gives the digits: .name tells which it was.
+    VITNB_OFFLINE=1 forbids the download.
+
+    Raises: ValueError for an unknown name; RuntimeError if an archive is
+        damaged and cannot be fetched again; OSError if the disk is full.
+    """
+    if name not in NAMES:
+        raise ValueError(f"name is {name!r}: use one of {', '.join(map(repr, NAMES))}")
+    if not (root is None or isinstance(root, (str, Path))):
+        raise TypeError(f"root is {root!r}: use a folder such as 'data', or None")
+    dataset = _digits() if name == "digits" else _fashion_mnist(root)
+    return dataset if device is None else dataset.to(device)
+
+
+def sample_image(size: int = 224) -> Tensor:
+    """The photograph that matplotlib carries (Grace Hopper, 1984), cut to a square.
+
+    Shapes: -> (3, size, size), float in [0, 1].
+    Raises: ValueError if size is below 1.
+    """
+    import matplotlib.cbook
+    import matplotlib.image
+
+    if not isinstance(size, int) or size < 1:
+        raise ValueError(f"size is {size!r}: use a whole number of pixels such as 224")
+    with matplotlib.cbook.get_sample_data("grace_hopper.jpg") as file:
+        photo = torch.tensor(matplotlib.image.imread(file, format="jpg")).permute(2, 0, 1)  # (3, H, W)
+    side = min(photo.shape[1:])
+    top, left = (photo.shape[1] - side) // 2, (photo.shape[2] - side) // 2
+    square = photo[None, :, top : top + side, left : left + side].float() / 255  # (1, 3, side, side)
+    return F.interpolate(square, (size, size), mode="bilinear", antialias=True)[0].clamp(0, 1)  # (3, size, size)
+
+
+def augment(
+    images: Tensor, generator: torch.Generator | None, flip: bool = True, shift: int = 1, erase: float = 0.0
+) -> Tensor:
+    """Mirror, move and partly erase each picture at random: new pictures of the same things.
+
+    flip mirrors half of them left to right; shift moves each by up to that many
+    pixels, zeros coming in; erase is the share of pictures that lose a rectangle
+    (Zhong et al. 2020). The same generator state gives
+    the same pictures; without a generator, torch's own is used.
+
+    Shapes: images (B, C, H, W) -> (B, C, H, W), same dtype, same device.
+    Raises: ValueError if images are not 4-D, shift is negative or erase is not in [0, 1].
+    """
+    _check_augment(images, shift, erase)
+    batch, device = len(images), images.device
+    if flip:
+        mirrored = torch.rand(batch, 1, 1, 1, device=device, generator=generator) < 0.5
+        images = torch.where(mirrored, images.flip(-1), images)  # (B, C, H, W)
+    if shift:
+        offsets = torch.randint(0, 2 * shift + 1, (2, batch, 1), device=device, generator=generator)
+        rows, cols = (
+            torch.arange(n, device=device) + o for n, o in zip(images.shape[2:], offsets, strict=True)
+        )  # (B, H), (B, W)
+        index = torch.arange(batch, device=device)[:, None, None]
+        padded = F.pad(images, (shift,) * 4)  # (B, C, H+2s, W+2s)
+        images = padded[index, :, rows[:, :, None], cols[:, None, :]].permute(0, 3, 1, 2)  # (B, C, H, W)
+    if erase:
+        images = images.masked_fill(_rectangles(images, erase, generator), 0)
+    return images
+
+
+def _rectangles(images: Tensor, erase: float, generator: torch.Generator | None) -> Tensor:
+    """One random rectangle a picture, sides of 1/8 to 1/2 of the picture's: True inside, (B, 1, H, W)."""
+    draw = torch.rand(5, len(images), 1, device=images.device, generator=generator)  # size 2, place 2, whether
+    sides = []
+    for n, size, place in zip(images.shape[2:], draw[:2], draw[2:4], strict=True):
+        length = n * (0.125 + 0.375 * size)  # (B, 1)
+        at = torch.arange(n, device=images.device) + 0.5 - place * (n - length)  # (B, n), pixel centres
+        sides.append((at >= 0) & (at < length))
+    return (sides[0][:, :, None] & sides[1][:, None, :] & (draw[4, :, :, None] < erase))[:, None]  # (B, 1, H, W)
+
+
+def _digits() -> Dataset:
+    """1,797 digits of 8x8 pixels, three times as large on a margin of 2: 28x28.
+
+    The last 297 are the test: mostly other writers than the training pictures'.
+    """
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = torch.tensor(digits.images, dtype=torch.float)[:, None]  # (N, 1, 8, 8), 0 to 16
+    large = F.pad(images.repeat_interleave(3, 2).repeat_interleave(3, 3), (2,) * 4)  # (N, 1, 28, 28)
+    smooth = F.avg_pool2d(large, 3, stride=1, padding=1, divisor_override=1).long()  # whole numbers, 0 to 144
+    images = (smooth * 255 // 144).byte()
+    labels = torch.tensor(digits.target, dtype=torch.long)
+    classes = tuple("0123456789")
+    split = images[:1500], labels[:1500], images[1500:], labels[1500:]
+    return Dataset(*split, classes, "digits", mean=(0.2232,), std=(0.3027,))
+
+
+def _fashion_mnist(root: str | Path | None) -> Dataset:
+    try:
+        train_images, train_labels, test_images, test_labels = fashion_mnist(root)
+    except ConnectionError as error:
+        print(f"No Fashion-MNIST here and no download ({error}): these are scikit-learn's handwritten digits instead.")
+        return _digits()
+    split = train_images[:, None], train_labels.long(), test_images[:, None], test_labels.long()
+    return Dataset(*split, tuple(FashionMNIST.classes), "fashion_mnist", (0.2860,), (0.3530,), mirror=True)
+
+
+def _check_part(part: str, images: Tensor, labels: Tensor, classes: int) -> None:
+    if images.ndim != 4 or not (images.dtype == torch.uint8 or images.is_floating_point()):
+        raise ValueError(
+            f"{part}_images have shape {tuple(images.shape)}, {images.dtype}: give (N, C, H, W), uint8 or float"
+        )
+    if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
+        raise ValueError(
+            f"{part}_labels have shape {tuple(labels.shape)}, {labels.dtype}: give ({len(images)},), torch.int64"
+        )
+    low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
+    if not 0 <= low <= high < classes:
+        raise ValueError(f"{part}_labels go from {low} to {high}: {classes} classes are 0 to {classes - 1}")
+
+
+def _check_augment(images: Tensor, shift: int, erase: float) -> None:
+    if images.ndim != 4:
+        raise ValueError(f"images have shape {tuple(images.shape)}: give a batch (B, C, H, W)")
+    if not isinstance(shift, int) or shift < 0:
+        raise ValueError(f"shift is {shift!r}: use a whole number of pixels such as 1, or 0 for none")
+    if not 0 <= erase <= 1:
+        raise ValueError(f"erase is {erase!r}: use a share of the pictures from 0 to 1, such as 0.25")
