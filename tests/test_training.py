@@ -1,0 +1,462 @@
+"""vitnb.training: the loop computes what it says, stops where it must and goes on as if it had not."""
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from vitnb import ViT, ViTConfig, data
+from vitnb.training import Recipe, Training, decay_groups, evaluate, fit
+
+TINY = ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """So small a model gains nothing from a second thread, and other tests may run beside."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return data.load("digits").subset(160)
+
+
+def vit(config: ViTConfig = TINY, seed: int = 0) -> ViT:
+    torch.manual_seed(seed)
+    return ViT(config)
+
+
+def linear() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+
+
+def same_weights(a: nn.Module, b: nn.Module) -> bool:
+    return all(torch.equal(p, q) for p, q in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+def timeless(history) -> dict:
+    return {k: v for k, v in history.to_dict().items() if "second" not in k}
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(step: int):
+    def callback(run):
+        if run.step == step:
+            raise Stop
+
+    return callback
+
+
+# --- learning ---
+
+
+def test_sixteen_images_are_learned_by_heart():
+    images = torch.rand(16, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(16) % 10
+    d = data.Dataset(images, labels, images, labels, tuple("0123456789"))
+    model = vit(replace(TINY, embed_dim=32, dropout=0.0))
+    history = fit(model, d, Recipe(epochs=120, batch_size=16, shift=0, weight_decay=0.0))
+    assert history.test_accuracy[-1] == 1.0 and history.losses[-1] < 0.05
+    assert abs(history.losses[0] - math.log(10)) < 0.3
+
+
+def test_digits_are_learned():
+    d = data.load("digits")
+    history = fit(vit(replace(TINY, patch_size=7, embed_dim=32, dropout=0.0)), d, Recipe(epochs=8, batch_size=64))
+    assert history.test_accuracy[-1] > 0.75, history.test_accuracy
+
+
+def test_one_step_is_plain_pytorch(digits):
+    """No augmentation, one SGD step: the same numbers as three lines of PyTorch."""
+    model, twin = linear(), linear()
+    recipe = Recipe(1, 160, lr=0.1, betas=(0, 0), optimizer="sgd", warmup=0, clip=None, weight_decay=0, shift=0)
+    history = fit(model, digits, recipe)
+    loss = F.cross_entropy(twin(digits.normalize(digits.train_images)), digits.train_labels)
+    loss.backward()
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.allclose(p, q - 0.1 * q.grad, atol=1e-6)
+    assert history.losses == [pytest.approx(loss.item(), abs=1e-5)] and history.lrs == [0.1]
+
+
+def test_clipping_bounds_the_gradient(digits):
+    model, start = linear(), linear()
+    recipe = Recipe(1, 160, lr=1.0, betas=(0, 0), optimizer="sgd", warmup=0, clip=0.01, weight_decay=0)
+    fit(model, digits, recipe)
+    moved = [(p - q).detach().flatten() for p, q in zip(model.parameters(), start.parameters(), strict=True)]
+    assert torch.cat(moved).norm() == pytest.approx(0.01, rel=1e-3)
+
+
+def test_each_epoch_sees_each_picture_once_but_for_the_last_incomplete_batch():
+    labels = torch.arange(50) % 10
+    images = torch.arange(50.0).view(50, 1, 1, 1).expand(50, 1, 2, 2) / 50
+    d = data.Dataset(images, labels, images[:0], labels[:0], tuple("0123456789"), mean=(0.0,), std=(1.0,))
+    seen = []
+
+    class Spy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 10)
+
+        def forward(self, x):
+            seen.append((x[:, 0, 0, 0] * 50).round().long())
+            return self.head(x.flatten(1))
+
+    history = fit(Spy(), d, Recipe(epochs=3, batch_size=16, shift=0))
+    epochs = [torch.cat(seen[i : i + 3]) for i in (0, 3, 6)]
+    assert len(seen) == 9 and all(len(e) == len(e.unique()) == 48 for e in epochs)
+    assert not torch.equal(epochs[0], epochs[1])
+    assert history.images == 144 and history.test_accuracy == []
+
+
+def test_digits_are_never_mirrored_and_clothes_are(digits):
+    d = replace(digits, train_images=digits.train_images.clone())
+    d.train_images[..., :14] = 0  # all light on the right
+    for mirror, expected in ((False, {False}), (True, {False, True})):
+        run = Training(linear(), replace(d, mirror=mirror), Recipe(batch_size=160, shift=0))
+        images = run._batch()[0]
+        left = images[..., :14].mean((1, 2, 3)) > images[..., 14:].mean((1, 2, 3))
+        assert set(left.tolist()) == expected
+
+
+def test_history_says_what_happened(digits):
+    model = vit(replace(TINY, dropout=0.0))
+    history = fit(model, digits, Recipe(epochs=3, batch_size=32, shift=0))
+    assert len(history.losses) == len(history.lrs) == 15
+    assert len(history.train_loss) == len(history.test_accuracy) == len(history.test_loss) == 3
+    assert history.train_loss[1] == pytest.approx(sum(history.losses[5:10]) / 5)
+    last = evaluate(model, digits.normalize(digits.test_images), digits.test_labels)
+    assert (history.test_accuracy[-1], history.test_loss[-1]) == (last.accuracy, last.loss)
+    assert history.seconds > 0 and history.images == 480
+    assert history.images_per_second == history.images / history.seconds
+    json.dumps(history.to_dict(), allow_nan=False)
+
+
+def test_the_seed_decides(digits):
+    recipe = Recipe(epochs=1, batch_size=32)
+    runs = []
+    for seed, noise in ((0, 1), (0, 2), (1, 1)):
+        model = vit()
+        torch.manual_seed(noise)
+        runs.append(fit(model, digits, replace(recipe, seed=seed)).losses)
+    assert runs[0] == runs[1] and runs[0] != runs[2]
+
+
+def test_the_callers_random_numbers_and_threads_are_left_alone(digits):
+    model, threads = vit(), torch.get_num_threads()
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    fit(model, digits, Recipe(epochs=1, batch_size=32))
+    assert torch.equal(torch.rand(3), expected) and torch.get_num_threads() == threads
+    assert not model.training
+
+
+# --- schedule and groups ---
+
+
+def test_schedule():
+    r = Recipe(lr=1.0, warmup=0.1)
+    lrs = [r.lr_at(step, 100) for step in range(100)]
+    assert lrs[:10] == pytest.approx([0.1 * k for k in range(1, 11)])
+    assert lrs[10] == 1.0 and lrs[55] == pytest.approx(0.5) and 0 < lrs[99] < 1e-3
+    assert all(a > b for a, b in zip(lrs[10:], lrs[11:], strict=False))
+    assert {replace(r, schedule="constant").lr_at(step, 100) for step in range(10, 100)} == {1.0}
+    assert replace(r, warmup=0.0).lr_at(0, 100) == 1.0
+    assert Recipe().lr_at(0, 1) > 0
+
+
+def test_only_matrices_decay():
+    model = vit(replace(TINY, patch_size=7))
+    decayed, rest = decay_groups(model, 0.05)
+    assert (decayed["weight_decay"], rest["weight_decay"]) == (0.05, 0.0)
+    names = {id(p): n for n, p in model.named_parameters()}
+    decayed = {names[id(p)] for p in decayed["params"]}
+    rest = {names[id(p)] for p in rest["params"]}
+    assert decayed | rest == set(names.values()) and not decayed & rest
+    assert {"patch_embed.proj.weight", "head.weight"} <= decayed and all(n.endswith("weight") for n in decayed)
+    assert {"positions.table", "pool.token", "head.bias"} <= rest
+    assert not any("norm" in n for n in decayed)
+
+
+def test_decay_shrinks_what_has_no_gradient(digits):
+    class Idle(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.matrix, self.vector = linear(), nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            return self.net(x) + 0 * (self.matrix.sum() + self.vector.sum())
+
+    model = Idle()
+    fit(model, digits, Recipe(1, 160, lr=0.1, warmup=0, weight_decay=0.5))
+    assert torch.allclose(model.matrix, torch.tensor(0.95)) and torch.equal(model.vector.detach(), torch.ones(2))
+
+
+# --- stopping and going on ---
+
+
+@pytest.mark.parametrize("step", [1, 5, 7, 14])  # the first, an epoch's end, the middle, one before the last
+def test_resume_is_bit_for_bit_with_dropout(digits, tmp_path, step):
+    recipe, path = Recipe(epochs=3, batch_size=32, flip=True, shift=2, erase=0.25), tmp_path / "run.pt"
+    whole = vit()
+    expected = fit(whole, digits, recipe)
+    with pytest.raises(Stop):
+        fit(vit(), digits, recipe, [stop_at(step)], path, save_every=0)
+    torch.manual_seed(99)
+    parted = vit(seed=7)
+    assert timeless(fit(parted, digits, recipe, checkpoint=path)) == timeless(expected)
+    assert same_weights(whole, parted)
+
+
+def test_dropout_matters_in_that_test(digits):
+    recipe = Recipe(epochs=1, batch_size=32)
+    assert fit(vit(), digits, recipe).losses != fit(vit(replace(TINY, dropout=0.0)), digits, recipe).losses
+
+
+def test_a_finished_run_returns_at_once(digits, tmp_path):
+    recipe, path, steps = Recipe(epochs=2, batch_size=32), tmp_path / "run.pt", []
+    first = fit(vit(), digits, recipe, checkpoint=path)
+    model = vit(seed=3)
+    again = fit(model, digits, recipe, [lambda run: steps.append(run.step)], path)
+    assert again == first and steps == [10]
+    assert evaluate(model, digits.normalize(digits.test_images), digits.test_labels).accuracy == first.test_accuracy[-1]
+
+
+def test_a_checkpoint_of_another_run_is_refused(digits, tmp_path):
+    recipe, path = Recipe(epochs=1, batch_size=32), tmp_path / "run.pt"
+    fit(vit(), digits, recipe, checkpoint=path)
+    with pytest.raises(ValueError, match="recipe.epochs is 1 there and 2 here: delete it"):
+        fit(vit(), digits, replace(recipe, epochs=2), checkpoint=path)
+    with pytest.raises(ValueError, match="the model's config"):
+        fit(vit(replace(TINY, num_heads=4)), digits, recipe, checkpoint=path)
+    with pytest.raises(ValueError, match="training set's MD5 sum"):
+        fit(vit(), data.load("digits").subset(160, seed=1), recipe, checkpoint=path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", None])
+def test_a_damaged_checkpoint_is_refused(digits, tmp_path, content):
+    recipe, path = Recipe(epochs=1, batch_size=32), tmp_path / "run.pt"
+    fit(vit(), digits, recipe, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:-2000] if content is None else content)
+    with pytest.raises(ValueError, match="damaged or no checkpoint"):
+        fit(vit(), digits, recipe, checkpoint=path)
+
+
+def test_a_failed_write_keeps_the_old_checkpoint(digits, tmp_path, monkeypatch):
+    recipe, path = Recipe(epochs=2, batch_size=32), tmp_path / "run.pt"
+    expected = vit()
+    fit(expected, digits, recipe)
+    with pytest.raises(Stop):
+        fit(vit(), digits, recipe, [stop_at(3)], path, save_every=0)
+
+    def full(state, file):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as m, pytest.raises(OSError, match="No space"):
+        m.setattr(torch, "save", full)
+        fit(vit(), digits, recipe, checkpoint=path, save_every=0)
+    model = vit()
+    fit(model, digits, recipe, checkpoint=path)
+    assert same_weights(model, expected)
+
+
+def test_ctrl_c_finishes_the_step_saves_and_says_where(digits, tmp_path, capsys):
+    recipe, path = Recipe(epochs=2, batch_size=32), tmp_path / "run.pt"
+    whole = vit()
+    fit(whole, digits, recipe)
+    before = signal.getsignal(signal.SIGINT)
+
+    def press(run):
+        if run.step == 7:
+            os.kill(os.getpid(), signal.SIGINT)  # while a callback runs: the step is not saved yet
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(vit(), digits, recipe, [press], path)
+    assert signal.getsignal(signal.SIGINT) is before
+    out = capsys.readouterr().out
+    assert "Interrupted after step" in out and str(path) in out
+    assert torch.load(path)["step"] == 7
+    parted = vit()
+    fit(parted, digits, recipe, checkpoint=path)
+    assert same_weights(whole, parted)
+
+
+CHILD = """
+import sys, torch
+torch.set_num_threads(1)
+from vitnb import ViT, ViTConfig, data
+from vitnb.training import Recipe, fit
+
+torch.manual_seed(0)
+model = ViT(ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1))
+d = data.load("digits").subset(160)
+say = [lambda run: print(run.step, flush=True)]
+while True:
+    line = sys.stdin.readline()  # the parent forks at each line
+    if not line: break
+    import os
+    pid = os.fork()
+    if pid == 0:
+        fit(model, d, Recipe(epochs=60, batch_size=16, seed=3), say, sys.argv[1], save_every=0.02)
+        torch.save(model.state_dict(), sys.argv[1] + ".weights")
+        print("done", flush=True)
+        os._exit(0)
+    print("pid", pid, flush=True)
+    os.waitpid(pid, 0)
+    print("ended", flush=True)
+"""
+
+
+def test_killed_twenty_times_it_ends_with_the_same_weights(tmp_path):
+    """Each time another process goes on; forked from one parent, which has imported torch already."""
+    draw = random.Random(0)
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path / "run.pt")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as parent:
+        kills, starts = 0, []
+        while True:
+            parent.stdin.write("go\n")
+            wait, seen, pid, done = draw.randint(5, 40), 0, None, False
+            for line in parent.stdout:
+                word = line.split()
+                if word[0] == "pid":
+                    pid = int(word[1])
+                elif word[0] == "ended":
+                    break
+                elif word[0] == "done":
+                    done = True
+                else:
+                    seen += 1
+                    starts += [int(word[0])] if seen == 1 else []
+                if pid and seen >= wait and kills < 20:
+                    os.kill(pid, signal.SIGKILL)
+                    kills, wait = kills + 1, math.inf
+            if done:
+                break
+        parent.stdin.close()
+    assert kills == 20 and len(starts) == 21
+    assert starts == sorted(starts) and starts[-1] > 20, "it went on, it did not begin again"
+
+    torch.manual_seed(0)
+    whole = ViT(TINY)
+    fit(whole, data.load("digits").subset(160), Recipe(epochs=60, batch_size=16, seed=3))
+    parted = torch.load(tmp_path / "run.pt.weights")
+    assert all(torch.equal(value, parted[name]) for name, value in whole.state_dict().items())
+
+
+# --- what must not go on ---
+
+
+def test_nan_loss_stops_and_names_the_step(digits, tmp_path):
+    class Breaks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.calls = linear(), 0
+
+        def forward(self, x):
+            self.calls += self.training
+            return self.net(x) * (float("nan") if self.calls == 7 else 1.0)
+
+    path = tmp_path / "run.pt"
+    with pytest.raises(FloatingPointError, match=r"nan at step 7 of 50 .*try lr=0\.001"):
+        fit(Breaks(), digits, Recipe(epochs=10, batch_size=32), checkpoint=path)
+    saved = torch.load(path)
+    assert saved["step"] == 5 and all(v.isfinite().all() for v in saved["model"].values())
+
+
+def test_a_wild_learning_rate_stops(digits):
+    recipe = Recipe(epochs=20, batch_size=32, lr=1e30, optimizer="sgd", clip=None)
+    with pytest.raises(FloatingPointError, match="at step"):
+        fit(vit(), digits, recipe)
+
+
+def with_nan(d):
+    images = d.train_images.float() / 255
+    images[3, 0, 2, 2] = float("nan")
+    return replace(d, train_images=images)
+
+
+RECIPE = Recipe(epochs=1, batch_size=32)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda d: fit(linear(), with_nan(d), RECIPE), ValueError, r"train_images\[3\] holds NaN"),
+        (lambda d: fit(linear(), d, replace(RECIPE, batch_size=161)), ValueError, "161, .* 160 .* use 160 or fewer"),
+        (lambda d: fit(nn.Linear(28, 10), d, RECIPE), ValueError, r"\(32, 1, 28, 10\): logits of \(32, 10\)"),
+        (lambda d: fit(vit(replace(TINY, num_classes=7)), d, RECIPE), ValueError, r"\(32, 7\): logits of \(32, 10\)"),
+        (lambda d: evaluate(linear(), d.test_images, d.test_labels), TypeError, "uint8: use data.normalize"),
+        (lambda d: evaluate(linear(), torch.rand(0, 1, 28, 28), d.test_labels[:0]), ValueError, "got 0 and 0"),
+        (lambda d: evaluate(linear(), torch.rand(4, 1, 28, 28), d.test_labels[:3]), ValueError, "got 4 and 3"),
+        (lambda d: Recipe(epochs=0), ValueError, "epochs .* 0"),
+        (lambda d: Recipe(batch_size=1.5), TypeError, "batch_size .* 1.5"),
+        (lambda d: Recipe(lr=-1), ValueError, "lr .* -1"),
+        (lambda d: Recipe(betas=(0.9, 1.0)), ValueError, "betas .* 1.0"),
+        (lambda d: Recipe(betas=(0.9,)), ValueError, r"betas .*use \(0.9, 0.99\)"),
+        (lambda d: Recipe(warmup=5), ValueError, "warmup .* 5"),
+        (lambda d: Recipe(schedule="linear"), ValueError, "'cosine', 'constant', got 'linear'"),
+        (lambda d: Recipe(optimizer="adam"), ValueError, "'adamw', 'sgd', got 'adam'"),
+        (lambda d: Recipe(weight_decay=-0.1), ValueError, "weight_decay .* -0.1"),
+        (lambda d: Recipe(clip=0), ValueError, "clip .* 0"),
+        (lambda d: Recipe(shift=0.5), ValueError, "shift .* 0.5"),
+        (lambda d: Recipe(erase=1.5), ValueError, "erase .* 1.5"),
+        (lambda d: Recipe(seed=-1), ValueError, "seed .* -1"),
+    ],
+)
+def test_bad_input_is_named(digits, call, error, words):
+    with pytest.raises(error, match=words):
+        call(digits)
+
+
+# --- evaluate ---
+
+
+def test_evaluate_counts(digits):
+    model = vit()
+    model.train()
+    images, labels = digits.normalize(digits.test_images), digits.test_labels
+    result = evaluate(model, images, labels, batch_size=100)
+    assert model.training, "evaluate puts the mode back"
+    model.eval()
+    with torch.no_grad():
+        logits = model(images)
+    assert torch.allclose(result.logits, logits, atol=1e-5)
+    assert result.accuracy == pytest.approx((logits.argmax(1) == labels).float().mean().item())
+    assert result.loss == pytest.approx(F.cross_entropy(logits, labels).item(), abs=1e-5)
+    assert torch.allclose(result.probabilities.sum(1), torch.ones(297))
+    c = result.confusion
+    assert c.shape == (10, 10) and c.diag().sum() == (result.predictions == labels).sum()
+    assert torch.equal(c.sum(1), labels.bincount(minlength=10))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_the_gpu_learns_and_resumes(digits, tmp_path):
+    recipe, path = Recipe(epochs=4, batch_size=32), tmp_path / "run.pt"
+    whole = fit(vit().cuda(), digits, recipe)
+    with pytest.raises(Stop):
+        fit(vit().cuda(), digits, recipe, [stop_at(7)], path, save_every=0)
+    parted = fit(vit().cuda(), digits, recipe, checkpoint=path)
+    assert whole.losses[-1] < whole.losses[0] and parted.losses == pytest.approx(whole.losses, rel=0.05)
