@@ -1,0 +1,26 @@
+"""The measurements behind the book's numbers: one short script a result.
+
+`python -m experiments` makes every result that is missing, `python -m
+experiments NAME` one, again. A script has a docstring (its first line is the
+claim), a CONFIG of plain values with the device, SEEDS, and run(), which
+returns plain data.
+"""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "book" / "results"
+
+
+def checkpoint(name: str) -> Path:
+    """Where an experiment keeps a run that may be interrupted; deleted when its result is stored."""
+    return Path(os.environ.get("VITNB_CHECKPOINTS", ROOT / ".cache" / "checkpoints")) / f"{name}.pt"
+
+
+def thin(values: list[float], points: int = 300) -> list[float]:
+    """Means of equal stretches, at most so many, to four digits: what a curve needs."""
+    width = -(-len(values) // points)
+    return [
+        float(f"{sum(part) / len(part):.4g}") for part in (values[i : i + width] for i in range(0, len(values), width))
+    ]

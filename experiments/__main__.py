@@ -1,0 +1,73 @@
+"""Run experiments and store their results with where they come from."""
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import vitnb
+from experiments import RESULTS, checkpoint
+
+
+def names() -> list[str]:
+    """Every script of this folder."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
+
+
+def result_path(name: str) -> Path:
+    return RESULTS / f"{name}.json"
+
+
+def measure(name: str) -> dict[str, Any]:
+    """Run one experiment and say what made the result."""
+    module = importlib.import_module(f"experiments.{name}")
+    start = time.perf_counter()
+    result = module.run()
+    return {
+        "name": name,
+        "claim": module.__doc__.strip().split("\n")[0],
+        "command": f"python -m experiments {name}",
+        "config": module.CONFIG,
+        "seeds": module.SEEDS,
+        "seconds": round(time.perf_counter() - start, 1),
+        "device": f"{module.CONFIG['device']} ({platform.machine()}, {os.cpu_count()} cores)",
+        "threads": torch.get_num_threads(),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__, "vitnb": vitnb.__version__},
+        "result": result,
+    }
+
+
+def store(record: dict[str, Any], path: Path) -> None:
+    """Write a result; the old one stays until the new one is complete."""
+    text = json.dumps(record, indent=1, allow_nan=False)
+    text = re.sub(r"\[[\d\s.,eE+-]*\]", lambda m: " ".join(m[0][1:-1].split()).join("[]"), text)  # a list, a line
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(text + "\n", encoding="utf-8")
+    os.replace(part, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(names())}")
+    chosen = parser.parse_args().names
+    for name in chosen:
+        if name not in names():
+            parser.error(f"no experiment {name!r}: use one of {', '.join(names())}")
+    for name in chosen or [name for name in names() if not result_path(name).exists()]:
+        print(f"{name} ...", flush=True)
+        store(measure(name), result_path(name))
+        for path in checkpoint(name).parent.glob(f"{name}-*.pt"):
+            path.unlink()
+        print(f"{name}: stored in {os.path.relpath(result_path(name))}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
