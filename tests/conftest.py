@@ -115,7 +115,10 @@ def visit(browser: Browser, server: str, site: Path) -> Iterator[Callable[..., t
         path: str, width: int = 1200, dark: bool = False, from_file: bool = False, touch: bool = False
     ) -> tuple[Page, Watch]:
         context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", has_touch=touch
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",  # or axe measures colours half-way through a fade
+            has_touch=touch,
         )
         contexts.append(context)
         home = f"{site.as_uri()}/" if from_file else server
