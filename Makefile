@@ -11,8 +11,9 @@ book: .venv/ready
 	@echo "The book: $(CURDIR)/_build/html/index.html"
 
 # loadfile keeps a notebook's cells in one process and in order; the notebooks, which take longest, start first.
+# One thread each: two processes with two threads each train three times slower on two cores.
 test: lint book
-	@$(BIN)/python -m pytest book tests $(NBVAL) -n 2 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest book tests $(NBVAL) -n 2 --dist loadfile --no-loadscope-reorder
 
 gpu: .venv/ready
 	@$(BIN)/python -m pytest book $(NBVAL)
