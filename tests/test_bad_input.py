@@ -53,7 +53,11 @@ CASES = {
     "unpatchify: length": (lambda: unpatchify(x(1, 4, 15), 4, 8, 1), V, ["patches", "(1, 4, 15)", "(1, 4, 16)"]),
     "unpatchify: channels": (lambda: unpatchify(x(1, 4, 16), 4, 8, 0), V, ["channels", "0", "at least 1"]),
     "unpatchify: size": (lambda: unpatchify(x(1, 4, 16), 4, 9, 1), V, ["height", "9", "8 or 12"]),
-    "embedding: other size": (lambda: PatchEmbedding(8, 4)(x(1, 1, 12, 8)), V, ["images", "(1, 1, 12, 8)", "(1, 1, 8, 8)"]),
+    "embedding: other size": (
+        lambda: PatchEmbedding(8, 4)(x(1, 1, 12, 8)),
+        V,
+        ["images", "(1, 1, 12, 8)", "(1, 1, 8, 8)"],
+    ),
     "embedding: channels": (lambda: PatchEmbedding(8, 4)(x(1, 3, 8, 8)), V, ["images", "(1, 3, 8, 8)", "(1, 1, 8, 8)"]),
     "embedding: bytes": (lambda: PatchEmbedding(8, 4)(x(1, 1, 8, 8).byte()), T, ["images", "uint8", "float()"]),
     "embedding: size": (lambda: PatchEmbedding(30, 4), V, ["height", "30", "28 or 32"]),
@@ -71,7 +75,11 @@ CASES = {
     "attention: one image": (lambda: MultiHeadAttention(8, 2)(x(5, 8)), V, ["tokens", "(5, 8)", "[None]"]),
     "attention: integers": (lambda: MultiHeadAttention(8, 2)(x(1, 5, 8).long()), T, ["tokens", "int64", "float()"]),
     "attention: dropout": (lambda: MultiHeadAttention(8, 2, dropout=1.0), V, ["dropout", "1.0", "0.1"]),
-    "recording: none": (lambda: record_attention(torch.nn.Linear(1, 1)).__enter__(), V, ["model", "Linear", "vitnb.ViT"]),
+    "recording: none": (
+        lambda: record_attention(torch.nn.Linear(1, 1)).__enter__(),
+        V,
+        ["model", "Linear", "vitnb.ViT"],
+    ),
     "mlp: hidden": (lambda: MLP(8, 0), V, ["hidden_dim", "0", "at least 1"]),
     "block: ratio": (lambda: PreNormBlock(8, 2, mlp_ratio=0), V, ["mlp_ratio", "0", "1.0"]),
     "block: width": (lambda: PreNormBlock(8, 3), V, ["embed_dim 8", "num_heads 3", "2 or 4"]),
@@ -101,7 +109,11 @@ CASES = {
         V,
         ["images", "nan|NaN"],
     ),
-    "fit: batch too big": (lambda: fit(tiny(), pictures(), Recipe(epochs=1, batch_size=9)), V, ["batch_size", "9", "8"]),
+    "fit: batch too big": (
+        lambda: fit(tiny(), pictures(), Recipe(epochs=1, batch_size=9)),
+        V,
+        ["batch_size", "9", "8"],
+    ),
     "evaluate: empty": (lambda: evaluate(tiny(), x(0, 1, 8, 8), x(0).long()), V, ["images", "0"]),
 }
 

@@ -48,7 +48,9 @@ def test_a_reshape_alone_scrambles_the_picture():
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 4), st.tuples(st.integers(1, 4), st.integers(1, 4)), st.tuples(st.integers(1, 5), st.integers(1, 5)))
+@given(
+    st.integers(1, 4), st.tuples(st.integers(1, 4), st.integers(1, 4)), st.tuples(st.integers(1, 5), st.integers(1, 5))
+)
 def test_convolution_equals_unfold_and_linear(channels, grid, patch):
     size = (grid[0] * patch[0], grid[1] * patch[1])
     embed = PatchEmbedding(size, patch, channels, 7)

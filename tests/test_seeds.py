@@ -10,8 +10,19 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vitnb import MLP, ClsToken, LearnedPositions, MultiHeadAttention, PatchEmbedding, PreNormBlock, ViT, ViTConfig
-from vitnb import data, patchify, record_attention
+from vitnb import (
+    MLP,
+    ClsToken,
+    LearnedPositions,
+    MultiHeadAttention,
+    PatchEmbedding,
+    PreNormBlock,
+    ViT,
+    ViTConfig,
+    data,
+    patchify,
+    record_attention,
+)
 from vitnb.training import Recipe, evaluate, fit
 from vitnb.vit import count_parameters
 

@@ -18,7 +18,10 @@ PUBLISHED = {  # timm and torchvision pin the same numbers
     "vit_h_14": 632_045_800,
 }
 EVERY = [
-    (norm, pos, pool) for norm in ("pre", "post") for pos in ("learned", "sincos", "none") for pool in ("cls", "mean", "attn")
+    (norm, pos, pool)
+    for norm in ("pre", "post")
+    for pos in ("learned", "sincos", "none")
+    for pool in ("cls", "mean", "attn")
 ]
 
 

@@ -81,7 +81,11 @@ def test_dropout_travels():
         (from_timm, lambda: timm.create_model("vit_small_patch14_reg4_dinov2", img_size=56), "reg_token|ls1"),
         (from_timm, lambda: timm.create_model("resnet18"), "resnet18|ResNet"),
         (from_torchvision, lambda: torch.nn.Linear(2, 2), "Linear"),
-        (from_torchvision, lambda: torchvision.models.VisionTransformer(32, 16, 1, 1, 8, 8, representation_size=4), "=4"),
+        (
+            from_torchvision,
+            lambda: torchvision.models.VisionTransformer(32, 16, 1, 1, 8, 8, representation_size=4),
+            "=4",
+        ),
         (to_torchvision, lambda: ViT(ViTConfig()), "in_chans"),
         (to_torchvision, lambda: ViT(ViTConfig(img_size=(28, 24), in_chans=3)), "img_size"),
         (to_torchvision, lambda: ViT(ViTConfig(norm="post", in_chans=3)), "norm"),

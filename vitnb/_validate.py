@@ -59,9 +59,8 @@ def divides(name: str, width: int, heads_name: str, heads: int) -> None:
     if width % heads:
         fitting = [n for n in range(1, width + 1) if width % n == 0]
         nearest = sorted(fitting, key=lambda n: abs(n - heads))[:2]
-        raise ValueError(
-            f"{name} {width} is not a multiple of {heads_name} {heads}: use {heads_name} {' or '.join(map(str, nearest))}"
-        )
+        use = " or ".join(map(str, nearest))
+        raise ValueError(f"{name} {width} is not a multiple of {heads_name} {heads}: use {heads_name} {use}")
 
 
 def float_tensor(name: str, x: Any, ndim: int, letters: str) -> Tensor:
@@ -77,7 +76,9 @@ def tensor(name: str, x: Any, ndim: int, letters: str) -> Tensor:
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a torch tensor {letters}, got {type(x).__name__}: use torch.as_tensor({name})")
     if x.ndim != ndim:
-        raise ValueError(f"{name} must have the {ndim} dimensions {letters}, got shape {tuple(x.shape)}: {_hint(x, ndim)}")
+        raise ValueError(
+            f"{name} must have the {ndim} dimensions {letters}, got shape {tuple(x.shape)}: {_hint(x, ndim)}"
+        )
     return x
 
 

@@ -4,6 +4,7 @@ A dataset is four tensors. Images stay uint8, one byte a pixel, on the device
 of the model; they are augmented and normalised there, a whole batch at once.
 """
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,6 +112,20 @@ def sample_image(size: int = 224) -> Tensor:
     top, left = (photo.shape[1] - side) // 2, (photo.shape[2] - side) // 2
     square = photo[None, :, top : top + side, left : left + side].float() / 255  # (1, 3, side, side)
     return F.interpolate(square, (size, size), mode="bilinear", antialias=True)[0].clamp(0, 1)  # (3, size, size)
+
+
+def result(name: str) -> dict:
+    """Read what one of the long experiments measured, and how (book/results/NAME.json).
+
+    Raises: ValueError if there is no such result.
+    """
+    here = Path(__file__).parent
+    folders = [here / "results", here.parent / "book" / "results"]  # installed, or in the repository
+    for folder in folders:
+        if (folder / f"{name}.json").is_file():
+            return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    known = sorted(path.stem for folder in folders for path in folder.glob("*.json"))
+    raise ValueError(f"name is {name!r}: use one of {', '.join(map(repr, known))}")
 
 
 def augment(

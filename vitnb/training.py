@@ -7,6 +7,7 @@ exactly as if it had not been, and on a CPU ends with the same bits.
 
 import hashlib
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,18 @@ from vitnb._validate import choice, positive_float, positive_int, probability
 from vitnb.data import Dataset, augment
 from vitnb.progress import LiveCurve, ProgressBar
 
-__all__ = ["Evaluation", "History", "LiveCurve", "ProgressBar", "Recipe", "Training", "decay_groups", "evaluate", "fit"]
+__all__ = [
+    "Evaluation",
+    "History",
+    "LiveCurve",
+    "ProgressBar",
+    "Recipe",
+    "Training",
+    "budget",
+    "decay_groups",
+    "evaluate",
+    "fit",
+]
 
 LOOK_EVERY = 50  # steps between looks at the losses: each look makes a GPU wait
 
@@ -133,6 +145,11 @@ class Evaluation:
         """(K, K): row = the true class, column = what the model says."""
         k = self.logits.shape[1]
         return torch.bincount(self.labels * k + self.predictions, minlength=k * k).view(k, k)
+
+
+def budget(full: int, fast: int) -> int:
+    """Choose how much a live cell of the book does: fast where VITNB_FAST is set (a smoke run), else full."""
+    return fast if os.environ.get("VITNB_FAST") else full
 
 
 @torch.no_grad()
