@@ -109,7 +109,6 @@ def _download(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / ".part"
     with FileLock(folder / ".lock", timeout=600):
-        shutil.rmtree(part, ignore_errors=True)  # what a killed process left
         try:
             for name, md5 in FashionMNIST.resources:
                 if _archive(folder / name, md5) is None:
