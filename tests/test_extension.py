@@ -57,6 +57,11 @@ def test_repository_follows_the_remote(tmp_path, monkeypatch, remote, slug):
     assert vitbook.repository("OWNER/REPO") == slug
 
 
+def test_a_machine_without_git_takes_what_is_declared(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert vitbook.repository("OWNER/REPO") == "OWNER/REPO"
+
+
 def test_variables_come_before_the_remote(monkeypatch):
     monkeypatch.setenv("GITHUB_REPOSITORY", "ben/fork")
     assert vitbook.repository("OWNER/REPO") == "ben/fork"

@@ -27,6 +27,8 @@ def repository(declared: str) -> str:
     for variable in ("BOOK_REPOSITORY", "GITHUB_REPOSITORY"):
         if os.environ.get(variable):
             return os.environ[variable]
+    if not shutil.which("git"):
+        return declared
     git = subprocess.run(["git", "remote", "get-url", "origin"], capture_output=True, text=True)
     found = SLUG.search(git.stdout.strip())
     return found[1] if found else declared
