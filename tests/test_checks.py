@@ -1,0 +1,623 @@
+"""vitnb.checks: right answers pass however they are written, wrong ones are named, and no answer breaks a notebook.
+
+The table of all answers with their verdicts: pytest tests/test_checks.py -k table -s
+"""
+
+import math
+import random
+import re
+import signal
+import threading
+import time
+from contextlib import redirect_stdout
+from io import StringIO
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from vitnb import ViT, ViTConfig, patchify, unpatchify
+from vitnb.checks import check, engine
+from vitnb.checks.chapter_01 import MUTANTS
+from vitnb.checks.chapter_07 import _lr_at
+from vitnb.training import Recipe, decay_groups
+
+RIGHT, WRONG = {}, {}
+
+
+def right(number):
+    """Note a right answer."""
+    return lambda answer: RIGHT.setdefault(number, []).append(answer) or answer
+
+
+def wrong(number, phrase):
+    """Note a wrong answer and what the verdict must say about it."""
+    return lambda answer: WRONG.setdefault(number, []).append((answer, phrase)) or answer
+
+
+# 1.1 ------------------------------------------------------------------------------------------------------
+
+
+@right("1.1")
+def count_by_division(height, width, patch_size):
+    if height % patch_size or width % patch_size:
+        raise ValueError("does not divide")
+    return (height // patch_size) * (width // patch_size)
+
+
+@right("1.1")
+def count_by_looking(height, width, patch_size):
+    return patchify(torch.zeros(1, 1, height, width), patch_size).shape[1]
+
+
+def guarded(count):
+    def answer(height, width, patch_size):
+        if height % patch_size or width % patch_size:
+            raise ValueError
+        return count(height, width, patch_size)
+
+    return answer
+
+
+wrong("1.1", "the number of pixels in one patch")(lambda h, w, p: p**2)
+wrong("1.1", "the cls token comes later")(guarded(lambda h, w, p: (h // p) * (w // p) + 1))
+wrong("1.1", "one row plus one column")(guarded(lambda h, w, p: h // p + w // p))
+wrong("1.1", "Draw the grid")(guarded(lambda h, w, p: (h // p) ** 2))
+wrong("1.1", "a count is a whole number")(guarded(lambda h, w, p: (h / p) * (w / p)))
+wrong("1.1", "rounding down")(lambda h, w, p: (h // p) * (w // p))
+wrong("1.1", "rounding up")(lambda h, w, p: math.ceil(h / p) * math.ceil(w / p))
+
+
+@wrong("1.1", "each side must fit alone")
+def count_by_area(height, width, patch_size):
+    if height * width % patch_size**2:
+        raise ValueError
+    return height * width // patch_size**2
+
+
+@wrong("1.1", "a ValueError is wanted")
+def count_with_assert(height, width, patch_size):
+    assert height % patch_size == 0 and width % patch_size == 0
+    return (height // patch_size) * (width // patch_size)
+
+
+@wrong("1.1", "28 x 30 pixels cannot be cut")
+def count_looks_at_the_height(height, width, patch_size):
+    if height % patch_size:
+        raise ValueError
+    return (height // patch_size) * (width // patch_size)
+
+
+# 1.2 ------------------------------------------------------------------------------------------------------
+
+
+@right("1.2")
+def by_permute(patches, p, H, W, C):
+    x = patches.reshape(-1, H // p, W // p, C, p, p).permute(0, 3, 1, 4, 2, 5)
+    return x.reshape(-1, C, H, W)
+
+
+@right("1.2")
+def by_loop(patches, p, H, W, C):
+    images = torch.empty(len(patches), C, H, W)
+    for i in range(patches.shape[1]):
+        r, c = i // (W // p) * p, i % (W // p) * p
+        images[:, :, r : r + p, c : c + p] = patches[:, i].reshape(-1, C, p, p)
+    return images
+
+
+right("1.2")(lambda patches, p, H, W, C: F.fold(patches.mT, (H, W), p, stride=p))
+wrong("1.2", "reshape() or view() does without permute()")(lambda x, p, H, W, C: x.reshape(-1, C, H, W))
+wrong("1.2", "column by column")(
+    lambda x, p, H, W, C: (
+        x.reshape(-1, W // p, H // p, C, p, p).permute(0, 3, 2, 4, 1, 5).reshape(-1, C, H, W)  # fmt: skip
+    )
+)
+wrong("1.2", "Height and width are swapped")(
+    lambda x, p, H, W, C: x.reshape(-1, W // p, H // p, C, p, p).permute(0, 3, 1, 4, 2, 5).reshape(-1, C, W, H)
+)
+wrong("1.2", "channels last")(
+    lambda x, p, H, W, C: x.reshape(-1, H // p, W // p, p, p, C).permute(0, 5, 1, 3, 2, 4).reshape(-1, C, H, W)
+)
+wrong("1.2", "but transposed")(
+    lambda x, p, H, W, C: x.reshape(-1, H // p, W // p, C, p, p).permute(0, 3, 1, 5, 2, 4).reshape(-1, C, H, W)
+)
+wrong("1.2", "The last reshape merges axes")(
+    lambda x, p, H, W, C: x.reshape(-1, H // p, W // p, C, p, p).permute(0, 3, 1, 2, 4, 5).reshape(-1, C, H, W)
+)
+wrong("1.2", "raises RuntimeError")(
+    lambda x, p, H, W, C: x.reshape(-1, H // p, W // p, 3, p, p).permute(0, 3, 1, 4, 2, 5).reshape(-1, C, H, W)
+)
+wrong("1.2", "the first wrong pixel is image 0, channel 0, row 0, column 0")(
+    lambda x, p, H, W, C: unpatchify(x.flip(1), p, (H, W), C)
+)
+wrong("1.2", "a NumPy array of shape")(lambda x, p, H, W, C: unpatchify(x, p, (H, W), C).numpy())
+wrong("1.2", "torch.float64")(lambda x, p, H, W, C: unpatchify(x, p, (H, W), C).double())
+wrong("1.2", "holds NaN")(lambda x, p, H, W, C: unpatchify(x, p, (H, W), C) * math.nan)
+
+
+@wrong("1.2", "changes what it is given")
+def in_place(patches, p, H, W, C):
+    images = unpatchify(patches, p, (H, W), C)
+    patches.zero_()
+    return images
+
+
+# 1.3 ------------------------------------------------------------------------------------------------------
+
+
+@right("1.3")
+def conv_by_copy(linear, p, C):
+    conv = nn.Conv2d(C, linear.out_features, p, p)
+    with torch.no_grad():
+        conv.weight.copy_(linear.weight.view_as(conv.weight))
+        conv.bias.copy_(linear.bias)
+    return conv
+
+
+@right("1.3")
+def conv_by_parameters(linear, p, C):
+    conv = nn.Conv2d(C, linear.out_features, kernel_size=p, stride=p)
+    conv.weight = nn.Parameter(linear.weight.detach().unflatten(1, (C, p, p)))
+    conv.bias = linear.bias
+    return conv
+
+
+@right("1.3")
+def conv_by_state_dict(linear, p, C):
+    conv = nn.Conv2d(C, linear.out_features, (p, p), (p, p))
+    conv.load_state_dict({"weight": linear.weight.reshape(-1, C, p, p), "bias": linear.bias})
+    return conv
+
+
+def conv_with(weight=lambda w, p, C: w.reshape(-1, C, p, p), new_bias=lambda b: b, **changes):
+    def answer(linear, p, C):
+        conv = nn.Conv2d(
+            **{"in_channels": C, "out_channels": len(linear.weight), "kernel_size": p, "stride": p} | changes
+        )
+        conv.weight.data = weight(linear.weight.data.clone(), p, C)
+        if conv.bias is not None:
+            conv.bias.data = new_bias(linear.bias.data.clone())
+        return conv
+
+    return answer
+
+
+wrong("1.3", "random ones?")(lambda linear, p, C: nn.Conv2d(C, linear.out_features, p, p))
+wrong("1.3", "the bias is forgotten: there is none")(conv_with(bias=False))
+wrong("1.3", "the bias is forgotten: it is not that of linear")(conv_with(new_bias=lambda b: 0 * b))
+wrong("1.3", "the channels last")(conv_with(lambda w, p, C: w.reshape(-1, p, p, C).permute(0, 3, 1, 2)))
+wrong("1.3", "weight.shape is (7, 4, 4, 3)")(conv_with(lambda w, p, C: w.reshape(-1, p, p, C)))
+wrong("1.3", "are transposed")(conv_with(lambda w, p, C: w.reshape(-1, C, p, p).mT))
+wrong("1.3", "in the wrong order")(conv_with(lambda w, p, C: w.reshape(C, p, p, -1).permute(3, 0, 1, 2)))
+wrong("1.3", "the windows overlap")(conv_with(stride=1))
+wrong("1.3", "padding")(conv_with(padding=1))
+wrong("1.3", "an nn.Conv2d is wanted")(lambda linear, p, C: linear)
+wrong("1.3", "a leaf Variable")(
+    lambda linear, p, C: nn.Conv2d(C, linear.out_features, p, p).weight.copy_(linear.weight.reshape(-1, C, p, p))
+)
+wrong("1.3", "kernel_size")(lambda linear, p, C: nn.Conv2d(C, linear.out_features, 1, p))
+wrong("1.3", "off by up to nan")(conv_with(lambda w, p, C: w.reshape(-1, C, p, p) * math.nan))
+
+
+# 1.4 ------------------------------------------------------------------------------------------------------
+
+
+@right("1.4")
+def compares_slices(function):
+    images, p, cols = torch.arange(2 * 3 * 8 * 12).reshape(2, 3, 8, 12), 4, 3
+    patches = function(images, p)
+    for i in range(patches.shape[1]):
+        r, c = i // cols * p, i % cols * p
+        if not torch.equal(patches[:, i], images[:, :, r : r + p, c : c + p].flatten(1)):
+            return False
+    return patches.shape == (2, 6, 48)
+
+
+@right("1.4")
+def compares_unfold(function):
+    images = torch.rand(3, 2, 10, 15)
+    return torch.allclose(function(images, 5), F.unfold(images, 5, stride=5).mT)
+
+
+@right("1.4")
+def goes_back(function):
+    images = torch.rand(2, 3, 6, 4)
+    patches = function(images, 2)
+    return np.bool_(torch.equal(unpatchify(patches, 2, (6, 4), 3), images))
+
+
+def compared(*shape, p=4, content=torch.rand):
+    return lambda function: torch.equal(function(x := content(shape), p), patchify(x, p))
+
+
+wrong("1.4", "returns zeros in the right shape. Does it look at the shape only?")(
+    lambda function: function(torch.rand(2, 3, 8, 12), 4).shape == (2, 6, 48)
+)
+wrong("1.4", "lets 10 of 10 wrong")(lambda function: True)
+wrong("1.4", "rejects 3 of 3 right ones and lets 0")(lambda function: False)
+wrong("1.4", "right only for square pictures")(compared(2, 3, 8, 8))
+wrong("1.4", "right only for one channel")(compared(2, 1, 8, 12))
+wrong("1.4", "the patches of the first")(compared(1, 3, 8, 12))
+wrong("1.4", "lets 9 of 10")(compared(2, 3, 8, 12, content=torch.ones))
+wrong("1.4", "lets 3 of 10 wrong ones through")(compared(2, 3, 8, 12, p=1))
+wrong("1.4", "lets 8 of 10 wrong ones through, for example a patchify that only reshapes")(
+    lambda f: (x := torch.rand(2, 3, 8, 12)).sort().values.shape == x.shape and f(x, 4).mean().isclose(x.mean()).item()
+)
+wrong("1.4", "True or False is wanted")(lambda function: "yes")
+
+
+@wrong("1.4", "raises AssertionError")
+def asserts(function):
+    assert compares_slices(function)
+    return True
+
+
+# 7.1 ------------------------------------------------------------------------------------------------------
+
+
+@right("7.1")
+def lr_by_cosine(step, steps, peak, warmup_steps):
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps * peak
+    done = (step - warmup_steps) / (steps - warmup_steps)
+    return peak * math.cos(math.pi * done / 2) ** 2
+
+
+@right("7.1")
+def lr_by_recipe(step, steps, peak, warmup_steps):
+    return Recipe(lr=peak, warmup=warmup_steps / steps).lr_at(step, steps)
+
+
+@right("7.1")
+def lr_by_tensor(step, steps, peak, warmup_steps):
+    done = torch.tensor((step - warmup_steps) / (steps - warmup_steps), dtype=torch.double)
+    falling = peak * 0.5 * (1 + torch.cos(torch.pi * done))
+    return falling if step >= warmup_steps else peak * (step + 1) / warmup_steps
+
+
+def schedule(rise=lambda s, w: (s + 1) / w, fall=lambda t, u: (1 + math.cos(math.pi * t)) / 2):
+    def answer(step, steps, peak, warmup):
+        if step < warmup:
+            return peak * rise(step, warmup)
+        return peak * fall((step - warmup) / (steps - warmup), step / steps)
+
+    return answer
+
+
+wrong("7.1", "a learning rate of 0")(schedule(rise=lambda s, w: s / w))
+wrong("7.1", "There is no warm-up")(lambda s, n, peak, w: peak * (1 + math.cos(math.pi * s / n)) / 2)
+wrong("7.1", "There is no warm-up")(schedule(rise=lambda s, w: 1))
+wrong("7.1", "check both")(schedule(rise=lambda s, w: (s + 1) / (w + 1)))
+wrong("7.1", "over all steps instead of")(schedule(fall=lambda t, u: (1 + math.cos(math.pi * u)) / 2))
+wrong("7.1", "a whole cosine")(schedule(fall=lambda t, u: (1 + math.cos(2 * math.pi * t)) / 2))
+wrong("7.1", "a straight line")(schedule(fall=lambda t, u: 1 - t))
+wrong("7.1", "stays where it is")(schedule(fall=lambda t, u: 1))
+wrong("7.1", "The cosine should be the peak at")(schedule(fall=lambda t, u: (1 + math.cos(180 * t)) / 2))
+
+
+@wrong("7.1", "ZeroDivisionError")
+def min_of_both(step, steps, peak, warmup):
+    return min(peak * (step + 1) / warmup, schedule()(step, steps, peak, warmup))
+
+
+@wrong("7.1", "one step too early")
+def ends_too_early(step, steps, peak, warmup):
+    return _lr_at(step, steps, peak, warmup) if step < warmup else _lr_at(min(step, steps - 1), steps - 1, peak, warmup)
+
+
+# 7.2 ------------------------------------------------------------------------------------------------------
+
+
+right("7.2")(lambda K: math.log(math.e + K - 1) - 1)
+right("7.2")(lambda K: F.cross_entropy(torch.eye(K)[:1], torch.tensor([0])))
+right("7.2")(lambda K: np.log1p((K - 1) * np.exp(-1.0)))
+wrong("7.2", "the floor for logits")(lambda K: 0)
+wrong("7.2", "knows nothing")(lambda K: math.log(K))
+wrong("7.2", "whose probability is 0")(lambda K: math.log(math.e + K - 1))
+wrong("7.2", "natural logarithm")(lambda K: math.log10(1 + (K - 1) / math.e))
+wrong("7.2", "No model can reach that")(lambda K: math.log(math.e + K) - 2)
+wrong("7.2", "A model can get below that")(lambda K: 1.4612 + 0.1)
+wrong("7.2", "For 2 classes you say 1.461")(lambda K: 1.4612)
+
+
+# 7.3 ------------------------------------------------------------------------------------------------------
+
+
+right("7.3")(lambda model, images: model.head(model.forward_features(images)[:, 1:].mean(1)))
+
+
+@right("7.3")
+def by_parts(model, images):
+    x = model.embed(images)
+    for block in model.blocks:
+        x = block(x)
+    _, *patches = model.norm(x).unbind(1)
+    return model.head(sum(patches) / len(patches))
+
+
+@right("7.3")
+@torch.no_grad()
+def linear_head_first(model, images):
+    return model.head(model.forward_intermediates(images)["features"])[:, 1:].mean(1)
+
+
+wrong("7.3", "The cls token is in your mean")(lambda m, x: m.head(m.forward_features(x).mean(1)))
+wrong("7.3", "over the features")(lambda m, x: m.head(m.forward_features(x)[:, 1:].mean(2)))
+wrong("7.3", "over the pictures of the batch")(lambda m, x: m.head(m.forward_features(x)[:, 1:].mean(0)))
+wrong("7.3", "the cls token alone")(lambda m, x: m(x))
+wrong("7.3", "leave the softmax to the loss")(lambda m, x: RIGHT["7.3"][0](m, x).softmax(1))
+wrong("7.3", "leave out the last patch")(lambda m, x: m.head(m.forward_features(x)[:, :-1].mean(1)))
+wrong("7.3", "The final norm is missing")(
+    lambda m, x: m.head(m.forward_intermediates(x)["block_2"][:, 1:].mean(1))  # fmt: skip
+)
+wrong("7.3", "normalise then")(lambda m, x: m.head(m.norm(m.forward_intermediates(x)["block_2"][:, 1:].mean(1))))
+wrong("7.3", "has shape (3, 25, 7)")(lambda m, x: m.head(m.forward_features(x)))
+wrong("7.3", "has shape (3,)")(lambda m, x: RIGHT["7.3"][0](m, x).argmax(1))
+
+
+@wrong("7.3", "changes what it is given")
+def changes_the_model(model, images):
+    logits = RIGHT["7.3"][0](model, images)
+    model.train()
+    return logits
+
+
+# 7.4 ------------------------------------------------------------------------------------------------------
+
+
+@right("7.4")
+def by_axes(model):
+    decayed = [n for n, p in model.named_parameters() if p.ndim >= 2 and n not in model.no_weight_decay()]
+    return decayed, [n for n, _ in model.named_parameters() if n not in decayed]
+
+
+@right("7.4")
+def by_name(model):
+    names = {name for name, _ in model.named_parameters()}
+    spared = {n for n in names if "bias" in n or "norm" in n or n.split(".")[-1] in ("table", "token", "query")}
+    return names - spared, spared
+
+
+@right("7.4")
+def by_groups(model):
+    names = {id(p): name for name, p in model.named_parameters()}
+    return tuple([names[id(p)] for p in group["params"]] for group in decay_groups(model, 0.1))
+
+
+def split(decays):
+    def answer(model):
+        names = dict(model.named_parameters())
+        decayed = [name for name, parameter in names.items() if decays(name, parameter, model)]
+        return decayed, [name for name in names if name not in decayed]
+
+    return answer
+
+
+RULE = split(lambda n, p, m: p.ndim > 1 and n not in m.no_weight_decay())
+wrong("7.4", "You decay everything, the position table")(split(lambda n, p, m: True))
+wrong("7.4", "You decay the position table")(split(lambda n, p, m: p.ndim > 1))
+wrong("7.4", "You decay the cls token")(split(lambda n, p, m: p.ndim > 1 and "table" not in n))
+wrong("7.4", "You decay the query")(split(lambda n, p, m: p.ndim > 1 and n not in ("positions.table", "pool.token")))
+wrong("7.4", "You decay the gain or bias of a norm")(split(lambda n, p, m: n not in m.no_weight_decay()))
+wrong("7.4", "You spare the weights of the head")(split(lambda n, p, m: n in RULE(m)[0] and "head" not in n))
+wrong("7.4", "You spare the patch projection")(split(lambda n, p, m: n in RULE(m)[0] and p.ndim == 2))
+wrong("7.4", "swapped")(lambda m: RULE(m)[::-1])
+wrong("7.4", "is in neither list")(lambda m: (RULE(m)[0], []))
+wrong("7.4", "there more than once")(lambda m: (RULE(m)[0], list(dict(m.named_parameters()))))
+wrong("7.4", "the names are wanted")(lambda m: ([p for p in m.parameters()], []))
+wrong("7.4", "no parameter named 'cls'")(lambda m: (RULE(m)[0], RULE(m)[1] + ["cls"]))
+
+
+# ----------------------------------------------------------------------------------------------------------
+
+NUMBERS = list(engine.EXERCISES)
+DOES_NOT_END = [lambda *a: [0 for _ in iter(int, 1)], lambda *a: time.sleep(60)]
+
+
+class Odd:
+    """Nothing that an exercise asks for."""
+
+    def __eq__(self, other):
+        raise TypeError("no comparison")
+
+    def __repr__(self):
+        raise TypeError("no name")
+
+    __hash__ = None
+
+
+class BadMessage(Exception):
+    def __str__(self):
+        raise TypeError
+
+
+def exits(*_):
+    raise SystemExit
+
+
+def raises_oddly(*_):
+    raise BadMessage
+
+
+HOSTILE = {
+    "raises": lambda *a: 1 / 0,
+    "raises without text": raises_oddly,
+    "leaves": exits,
+    "calls itself": lambda *a: HOSTILE["calls itself"](*a),
+    "takes no argument": lambda: 1,
+    "NumPy array": lambda *a: np.ones((2, 3)),
+    "list": lambda *a: [1, 2],
+    "no axis": lambda *a: torch.tensor(3.5),
+    "other axes": lambda *a: torch.ones(1, 2, 3, 4, 5),
+    "whole numbers": lambda *a: torch.ones(3, 7, dtype=torch.long),
+    "NaN": lambda *a: math.nan,
+    "NaN tensor": lambda *a: torch.full((3, 7), math.nan),
+    "word": lambda *a: "7",
+    "pair of numbers": lambda *a: (1, 2),
+    "pair of words": lambda *a: ("a", "b"),
+    "its input": lambda *a: a[0],
+    "function": lambda *a: len,
+    "odd": lambda *a: Odd(),
+    "a number": 49,
+    "a tensor": torch.ones(2),
+    "an odd object": Odd(),
+    "an empty class": Odd,
+}
+
+
+def verdict(number, answer=None, **kwargs):
+    """Check an answer and return (is it right, what was printed, in one line)."""
+    with redirect_stdout(StringIO()) as printed:
+        result = check(number, answer, **kwargs)
+    lines = printed.getvalue().splitlines()
+    assert all(len(line) <= 75 for line in lines), lines
+    return result, " ".join(lines)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_table_of_answers(number):
+    right, wrong = RIGHT[number], WRONG[number]
+    assert len(right) >= 2 and len(wrong) >= 3
+    print(f"\n{number}: {len(right)} right accepted, {len(wrong)} wrong rejected")
+    for answer in right * 3:  # other random numbers each time
+        result, text = verdict(number, answer)
+        assert result is True, text
+        assert text.startswith("Right: ")
+    print(f"  + {text}")
+    for answer, phrase in wrong:
+        result, text = verdict(number, answer)
+        assert result is False, text
+        assert phrase in text
+        assert re.search(rf'[.?] Hint: check\("{number}", hint=1\)\.$', text)
+        print(f"  - {text.split(' Hint: ')[0]}")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_answer_breaks_a_check(number, name):
+    result, text = verdict(number, HOSTILE[name])
+    assert result is False
+    assert text and "Traceback" not in text
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("answer", DOES_NOT_END)
+def test_an_answer_that_never_returns_is_stopped(number, answer, monkeypatch):
+    monkeypatch.setattr(engine, "TIME_LIMIT", 0.1)
+    before = signal.getsignal(signal.SIGALRM)
+    result, text = verdict(number, answer)
+    assert result is False
+    assert "stopped after 0.1 seconds" in text
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_it_works_in_another_thread(monkeypatch):
+    monkeypatch.setattr(engine, "TIME_LIMIT", 5.0)
+    results = []
+
+    def run():
+        results.append(check("1.2", by_permute))
+        results.append(check("1.2", lambda *a: 1 / 0))
+        monkeypatch.setattr(engine, "TIME_LIMIT", 0.1)
+        results.append(check("1.2", lambda *a: time.sleep(1)))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert results == [True, False, False]
+
+
+def untouched(*args):
+    """What a skeleton may say about itself."""
+    ...
+
+
+def not_implemented(*args):
+    raise NotImplementedError
+
+
+def ellipsis(*args):
+    result = ...
+    return result
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    "answer", [None, ..., untouched, not_implemented, ellipsis, lambda *args: None, lambda *a: ...]
+)
+def test_an_untouched_skeleton_is_not_done_yet(number, answer):
+    assert verdict(number, answer) == (False, f"{number}: not done yet.")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_forgotten_return_is_named(number):
+    def forgets(*args):
+        len(args)
+
+    assert "is the return missing?" in verdict(number, forgets)[1]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_two_hints_give_no_answer_away(number):
+    for hint in (1, 2):
+        result, text = verdict(number, RIGHT[number][0], hint=hint)
+        assert result is False
+        assert text.startswith(f"Hint {hint}: ")
+        assert 60 < len(text) < 300
+        for code in ("permute(0", "height //", ".mean(", "reshape(", "view(", "math.log", "copy_(", "no_weight_decay"):
+            assert code not in text
+    with pytest.raises(ValueError, match="hint must be one of 1, 2, got 3"):
+        check(number, hint=3)
+
+
+def test_an_unknown_exercise_is_refused():
+    with pytest.raises(ValueError, match="exercise must be one of '1.1', .*, got '1.9'"):
+        check("1.9", by_permute)
+
+
+def test_an_error_shows_the_readers_line():
+    def answer(patches, p, H, W, C):
+        return patches.reshape(7, 7)
+
+    text = verdict("1.2", answer)[1]
+    assert "raises RuntimeError in the line `return patches.reshape(7, 7)`: shape '[7, 7]' is invalid" in text
+    assert "It was called with (a tensor of shape (2, " in text
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_global_random_numbers_stay_as_they_are(number):
+    def draws(*args):
+        torch.manual_seed(0)
+        np.random.seed(0)  # noqa: NPY002
+        random.seed(0)
+        return RIGHT[number][0](*args)
+
+    for state in (torch.random.get_rng_state, lambda: torch.tensor(np.random.get_state()[1]), random.getstate):  # noqa: NPY002
+        before = state()
+        assert verdict(number, draws)[0]
+        assert torch.equal(before, state()) if isinstance(before, torch.Tensor) else before == state()
+
+
+def test_references_are_those_of_the_package():
+    for steps, warmup in ((40, 8), (23, 0)):
+        recipe = Recipe(lr=0.3, warmup=warmup / steps)
+        assert [recipe.lr_at(s, steps) for s in range(steps + 1)] == pytest.approx(
+            [_lr_at(s, steps, 0.3, warmup) for s in range(steps + 1)], abs=1e-12
+        )
+    model = ViT(ViTConfig(embed_dim=16, depth=1))
+    assert [set(names) for names in by_groups(model)] == [set(names) for names in by_axes(model)]
+
+
+def test_mutants_of_patchify_have_the_right_shape_and_are_wrong():
+    images = torch.rand(2, 3, 8, 12)
+    for function in MUTANTS.values():
+        patches = function(images, 4)
+        assert patches.shape == (2, 6, 48)
+        assert not torch.equal(patches, patchify(images, 4))
+    square, grey = torch.rand(2, 3, 8, 8), torch.rand(2, 1, 8, 12)
+    assert torch.equal(MUTANTS["is right only for square pictures"](square, 4), patchify(square, 4))
+    assert torch.equal(MUTANTS["is right only for one channel"](grey, 4), patchify(grey, 4))

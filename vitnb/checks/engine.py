@@ -1,0 +1,264 @@
+"""What every check needs: the verdict, the time limit, calling an answer that may do anything.
+
+An exercise is one function with the decorator `exercise`. It gets the reader's
+answer, returns one sentence on what was tried, or raises Wrong with what is
+wrong, the smallest evidence, and the misconception that it looks like; never
+the answer.
+"""
+
+import copy
+import math
+import random
+import signal
+import textwrap
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitnb._validate import choice
+
+TIME_LIMIT = 10.0  # seconds for all calls of one check together
+
+
+class Wrong(Exception):
+    """The answer is wrong; the message says why."""
+
+
+class Raised(Wrong):
+    """The answer raised an error, which is kept as `error`."""
+
+    def __init__(self, message: str, error: BaseException):
+        super().__init__(message)
+        self.error = error
+
+
+class NotDone(Exception):
+    """The skeleton was left as it is."""
+
+
+class TimeUp(BaseException):  # no Exception: an answer's own "except Exception" must not swallow it
+    """The answer took too long."""
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise: the function wanted, its test and two hints."""
+
+    signature: str
+    test: Callable[[Any], str]
+    hints: tuple[str, str]
+
+
+EXERCISES: dict[str, Exercise] = {}
+
+
+def exercise(number: str, signature: str, hint1: str, hint2: str) -> Callable[[Callable], Callable]:
+    """Register the decorated function as the test of an exercise."""
+
+    def register(test: Callable[[Any], str]) -> Callable[[Any], str]:
+        EXERCISES[number] = Exercise(signature, test, (hint1, hint2))
+        return test
+
+    return register
+
+
+def check(number: str, answer: Any = None, hint: int | None = None) -> bool:
+    """Say whether an answer is right, or, with hint=1 or 2, give that hint.
+
+    Prints one verdict: what was tried if the answer is right; if it is not,
+    what is wrong, with the smallest evidence. Torch's, NumPy's and Python's
+    random numbers go on afterwards as if nothing had been drawn.
+
+    Raises: ValueError for an unknown exercise or hint.
+    """
+    task = EXERCISES[choice("exercise", number, EXERCISES)]
+    if hint is not None:
+        print(_wrap(f"Hint {hint}: {task.hints[choice('hint', hint, (1, 2)) - 1]}"))
+        return False
+    right, verdict = _judge(number, task, answer)
+    print(_wrap(verdict))
+    return right
+
+
+def call(answer: Callable, *given: Any) -> Any:
+    """Call the answer on copies of what it is given.
+
+    Raises: NotDone for an untouched skeleton; Wrong if the answer raises,
+        returns nothing or changes its input.
+    """
+    copies = copy.deepcopy(given)
+    try:
+        result = answer(*copies)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, NotImplementedError) and not error.args:
+            raise NotDone from None
+        raise Raised(f"{_what_was_raised(answer, error)}. It was called with {_listed(given)}.", error) from None
+    if result is ... or (result is None and _untouched(answer)):
+        raise NotDone
+    if result is None:
+        raise Wrong("Your function returns None: is the return missing?")
+    if not all(map(_same, given, copies)):
+        raise Wrong("Your function changes what it is given: the caller still needs it. Work on a copy.")
+    return result
+
+
+def number(value: Any) -> float:
+    """Return a number as a float, or raise Wrong if it is none."""
+    if isinstance(value, Tensor) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise Wrong(f"Your function returns {described(value)}: a number is wanted.")
+    if not math.isfinite(value):
+        raise Wrong(f"Your function returns {value}: a finite number is wanted.")
+    return float(value)
+
+
+def tensor_like(value: Any, wanted: Tensor) -> Tensor:
+    """Return value if it is a tensor with the shape and type of wanted and without NaN, or raise Wrong."""
+    if not isinstance(value, Tensor):
+        raise Wrong(f"Your function returns {described(value)}: a torch tensor is wanted.")
+    if value.shape != wanted.shape:
+        raise Wrong(f"Your result has shape {tuple(value.shape)}: {tuple(wanted.shape)} is wanted.")
+    if value.dtype != wanted.dtype:
+        raise Wrong(f"Your result has type {value.dtype}: {wanted.dtype} is wanted, that of the input.")
+    if value.isnan().any():
+        raise Wrong(f"Your result holds NaN in {int(value.isnan().sum())} of {value.numel()} places.")
+    return value.detach()
+
+
+def close(a: Tensor, b: Tensor, tolerance: float = 1e-5) -> bool:
+    """Say whether two tensors have one shape and the same numbers."""
+    return a.shape == b.shape and torch.allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def described(value: Any) -> str:
+    """Name a value by its kind, without trusting its repr."""
+    if isinstance(value, (Tensor, np.ndarray)):
+        return f"a {'tensor' if isinstance(value, Tensor) else 'NumPy array'} of shape {tuple(value.shape)}"
+    if isinstance(value, (int, float, str)) and len(text := repr(value)) < 40:
+        return text
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def fresh(*shape: int) -> Tensor:
+    """Random normal numbers, new at each call, that leave the global generator alone."""
+    generator = torch.Generator()
+    generator.seed()
+    return torch.randn(shape, generator=generator)
+
+
+def _judge(number: str, task: Exercise, answer: Any) -> tuple[bool, str]:
+    if answer is None or answer is ...:
+        return False, f"{number}: not done yet."
+    try:
+        if not callable(answer):
+            raise Wrong(f"A function {task.signature} is wanted, without a call: this is {described(answer)}.")
+        with _same_random_numbers():
+            return True, f"Right: {_limited(lambda: task.test(answer))}"
+    except NotDone:
+        return False, f"{number}: not done yet."
+    except TimeUp:
+        reason = f"Your function was stopped after {TIME_LIMIT:g} seconds: is there a loop that does not end?"
+    except Wrong as error:
+        reason = str(error)
+    return False, f'{reason} Hint: check("{number}", hint=1).'
+
+
+def _limited(function: Callable[[], str]) -> str:
+    """Run a function; raise TimeUp when TIME_LIMIT is over."""
+    main = threading.current_thread() is threading.main_thread()
+    return _limited_by_signal(function) if main and hasattr(signal, "setitimer") else _limited_by_thread(function)
+
+
+def _limited_by_signal(function: Callable[[], str]) -> str:
+    def stop(*_: Any) -> None:
+        raise TimeUp
+
+    handler = signal.signal(signal.SIGALRM, stop)
+    timer = signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
+    try:
+        return function()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def _limited_by_thread(function: Callable[[], str]) -> str:
+    """Windows has no timer signal, and only the main thread gets one; the thread that is too slow goes on alone."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(function())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(TIME_LIMIT)
+    result = outcome[0] if outcome else TimeUp()
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+@contextmanager
+def _same_random_numbers() -> Iterator[None]:
+    """Leave the global random generators as they were, whatever an answer draws."""
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002  (the state that an answer may change)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+
+
+def _what_was_raised(answer: Callable, error: BaseException) -> str:
+    """Name the error, its message in one line, and the reader's own line where it came from."""
+    file = getattr(getattr(answer, "__code__", None), "co_filename", None)
+    lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    where = f" in the line `{lines[-1]}`" if lines and lines[-1] else ""
+    try:
+        message = " ".join(str(error).split())
+    except Exception:
+        message = ""
+    message = f": {textwrap.shorten(message, 160, placeholder=' ...')}" if message else ""
+    return f"Your function raises {type(error).__name__}{where}{message.rstrip('.')}"
+
+
+def _untouched(answer: Callable) -> bool:
+    """Say whether a function has no body but `...`: then its instructions are those of this one."""
+
+    def skeleton():
+        """Compare operations only: where the constants lie depends on the docstring."""
+        ...
+
+    code = getattr(answer, "__code__", None)
+    return code is None or code.co_code[::2] == skeleton.__code__.co_code[::2]
+
+
+def _same(before: Any, after: Any) -> bool:
+    if isinstance(before, nn.Module):
+        a, b = before.state_dict(), after.state_dict()
+        return before.training == after.training and a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+    if isinstance(before, Tensor):
+        return before.shape == after.shape and torch.equal(before, after)
+    return before is after or before == after
+
+
+def _listed(given: tuple) -> str:
+    return f"({', '.join(map(described, given))})"
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, 75, break_long_words=False, break_on_hyphens=False)  # longer lines scroll in the page
