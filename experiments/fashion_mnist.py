@@ -4,6 +4,7 @@ The small model of chapter 07, trained from scratch with three seeds; the
 result of each seed is the accuracy after its last step.
 """
 
+import time
 from dataclasses import asdict
 from statistics import mean, stdev
 
@@ -15,8 +16,8 @@ from vitnb.data import Dataset, load
 from vitnb.training import ProgressBar, Recipe, evaluate, fit
 
 MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
-RECIPE = Recipe(epochs=20)
-THREADS = 2
+RECIPE = Recipe(epochs=14, shift=0)
+THREADS = 1  # with tensors this small a second thread costs more than it brings
 SEEDS = [0, 1, 2]
 CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
 
@@ -34,6 +35,7 @@ def run() -> dict:
         "test_accuracy_mean": mean(accuracies),
         "test_accuracy_sd": stdev(accuracies),
         "seconds_max": max(r["seconds"] for r in runs),
+        "cpu_seconds_max": max(r["cpu_seconds"] for r in runs),
         "runs": runs,
     }
 
@@ -43,7 +45,9 @@ def one(data: Dataset, seed: int) -> dict:
     torch.manual_seed(seed)
     model = ViT(MODEL)
     recipe = Recipe(**asdict(RECIPE) | {"seed": seed})
+    start = time.process_time()
     history = fit(model, data, recipe, [ProgressBar()], checkpoint(f"fashion_mnist-{seed}"))
+    cpu_seconds = time.process_time() - start
     test = evaluate(model, data.normalize(data.test_images), data.test_labels)
     confusion = test.confusion
     wrong = (test.predictions != test.labels).nonzero()[:24, 0]
@@ -52,6 +56,7 @@ def one(data: Dataset, seed: int) -> dict:
         "test_accuracy": round(history.test_accuracy[-1], 4),
         "test_loss": round(history.test_loss[-1], 4),
         "seconds": round(history.seconds, 1),
+        "cpu_seconds": round(cpu_seconds, 1),  # with the tests after each epoch, without waiting for other programs
         "images_per_second": round(history.images_per_second),
         "steps": len(history.losses),
         "losses": thin(history.losses),

@@ -17,7 +17,7 @@ from vitnb.training import ProgressBar, Recipe, fit
 MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0)
 RECIPE = Recipe(epochs=4, lr=1e-3)
 PICTURES = 12_800
-SEEDS = [0, 1, 2, 3, 4]
+SEEDS = [0, 1, 2]
 CONFIG = {
     "data": "fashion_mnist",
     "pictures": PICTURES,
@@ -55,7 +55,7 @@ def build(arm: str, seed: int) -> ViT:
 
 
 def run() -> dict:
-    data = load("fashion_mnist").subset(PICTURES)
+    data = load("fashion_mnist").subset(PICTURES, test=5000)
     accuracy = {
         arm: [
             fit(build(arm, seed), data, replace(RECIPE, seed=seed), [ProgressBar()]).test_accuracy[-1] for seed in SEEDS

@@ -47,8 +47,8 @@ class Dataset:
         fields = ("train_images", "train_labels", "test_images", "test_labels")
         return replace(self, **{field: getattr(self, field).to(device) for field in fields})
 
-    def subset(self, n: int, seed: int = 0) -> "Dataset":
-        """n training pictures, equally many of each class (up to one); all test pictures.
+    def subset(self, n: int, seed: int = 0, test: int | None = None) -> "Dataset":
+        """n training pictures, equally many of each class (up to one); all test pictures, or the first so many.
 
         Raises: ValueError if n is below 1 or more than every class can give.
         """
@@ -61,7 +61,13 @@ class Dataset:
         shares = [n // classes + (label < n % classes) for label in range(classes)]
         chosen = torch.cat([m[:share] for m, share in zip(members, shares, strict=True)])  # (n,)
         chosen = chosen.sort().values.to(self.train_labels.device)
-        return replace(self, train_images=self.train_images[chosen], train_labels=self.train_labels[chosen])
+        return replace(
+            self,
+            train_images=self.train_images[chosen],
+            train_labels=self.train_labels[chosen],
+            test_images=self.test_images[:test],
+            test_labels=self.test_labels[:test],
+        )
 
     def normalize(self, images: Tensor) -> Tensor:
         """Pixels to floats with mean 0 and spread 1 over the training set.
