@@ -1,0 +1,367 @@
+"""The exercises of chapter 6: right answers however they are written, and wrong ones that people write.
+
+They join the tables of test_checks.py, whose tests (hostile answers, skeletons, hints) run on them, too.
+"""
+
+import copy
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from test_checks import RIGHT, WRONG, right, verdict, wrong
+from torch import nn
+
+from vitnb import ViT, ViTConfig
+from vitnb.checks import chapter_06
+from vitnb.vit import count_parameters
+from vitnb.weights import TORCHVISION, _rename
+
+NUMBERS = ["6.1", "6.2", "6.3", "6.4", "6.5"]
+
+# 6.1 ------------------------------------------------------------------------------------------------------
+
+
+@right("6.1")
+def by_formula(c):
+    D, M, K, N = c.embed_dim, round(c.mlp_ratio * c.embed_dim), c.num_classes, c.num_patches
+    cls = 1 if c.global_pool == "cls" else 0
+    table = (N + cls) * D if c.pos_embed == "learned" else 0
+    qkv = 3 * D * D + (3 * D if c.qkv_bias else 0)
+    block = qkv + D * D + D + 2 * D * M + M + D + 4 * D
+    return c.in_chans * c.patch_size**2 * D + D + cls * D + table + c.depth * block + 2 * D + D * K + K
+
+
+@right("6.1")
+def by_building(c):
+    with torch.device("meta"):
+        return count_parameters(ViT(c))
+
+
+@right("6.1")
+def by_state(c):
+    return sum(t.numel() for t in ViT(c).state_dict().values())
+
+
+def changed(off):
+    return lambda c: by_formula(c) + off(c)
+
+
+def papers(c):
+    """The formula of the chapter, for the paper's models alone."""
+    return by_formula(replace(c, global_pool="cls", pos_embed="learned", qkv_bias=True))
+
+
+def round_up(c):
+    return float(by_formula(c))
+
+
+wrong("6.1", "does this model have a cls token")(papers)
+wrong("6.1", "The head has a bias")(changed(lambda c: -c.num_classes))
+wrong("6.1", "is the cls token there")(changed(lambda c: -c.embed_dim))
+wrong("6.1", "The position table is missing")(changed(lambda c: -(c.num_patches + 1) * c.embed_dim))
+wrong("6.1", "the last norm?")(changed(lambda c: -2 * c.embed_dim))
+wrong("6.1", "it has two norms")(changed(lambda c: -2 * c.embed_dim * c.depth))
+wrong("6.1", "the one that mixes the heads")(changed(lambda c: -(c.embed_dim**2 + c.embed_dim) * c.depth))
+wrong("6.1", "4 times as wide")(lambda c: by_formula(replace(c, mlp_ratio=4.0)))
+wrong("6.1", "no table of positions to learn")(lambda c: by_formula(replace(c, pos_embed="learned")))
+wrong("6.1", "no bias for queries")(lambda c: by_formula(replace(c, qkv_bias=True)))
+wrong("6.1", "a count is a whole number")(round_up)
+wrong("6.1", "With twice the heads")(changed(lambda c: 100 if c.num_heads > 3 else 0))
+wrong("6.1", "With patches of 8 x 8")(lambda c: by_formula(replace(c, patch_size=4)))
+
+
+# 6.2 ------------------------------------------------------------------------------------------------------
+
+WORDS = {
+    "ln_1": "norm1",
+    "ln_2": "norm2",
+    "self_attention.in_proj_": "attention.qkv.",
+    "self_attention.out_proj": "attention.proj",
+    "mlp.0": "mlp.fc1",
+    "mlp.3": "mlp.fc2",
+}
+
+
+def renamed(words, head="blocks."):
+    def answer(name):
+        name = name.replace("encoder.layers.encoder_layer_", head)
+        for theirs, ours in words.items():
+            name = name.replace(theirs, ours)
+        return name
+
+    return answer
+
+
+right("6.2")(renamed(WORDS))
+
+
+@right("6.2")
+def by_pieces(name):
+    number, tail = name.removeprefix("encoder.layers.encoder_layer_").split(".", 1)
+    words = {"ln_1": "norm1", "ln_2": "norm2", "mlp.0": "mlp.fc1", "mlp.3": "mlp.fc2"}
+    for theirs, ours in words.items():
+        if tail.startswith(theirs):
+            return f"blocks.{number}.{ours}{tail[len(theirs) :]}"
+    layer, what = (
+        tail.removeprefix("self_attention.").replace("in_proj_", "qkv.").replace("out_proj.", "proj.").split(".")
+    )
+    return f"blocks.{number}.attention.{layer}.{what}"
+
+
+right("6.2")(lambda name: next(iter(_rename({name: torch.zeros(1)}, [(b, a) for a, b in TORCHVISION]))))
+
+wrong("6.2", "begin with blocks.")(lambda name: name)
+wrong("6.2", "begin with blocks.")(renamed(WORDS, "block."))
+wrong("6.2", "still torchvision's")(renamed({}))
+wrong("6.2", "piece mlp.3 is still")(renamed({k: v for k, v in WORDS.items() if k != "mlp.3"}))
+wrong("6.2", "A dot is missing")(renamed({**WORDS, "self_attention.in_proj_": "attention.qkv"}))
+wrong("6.2", "two layers of one shape have changed places")(renamed({**WORDS, "ln_1": "norm2", "ln_2": "norm1"}))
+wrong("6.2", "these are not the same layer")(renamed({**WORDS, "mlp.0": "mlp.fc2", "mlp.3": "mlp.fc1"}))
+wrong("6.2", "both become blocks.0.norm1.weight")(renamed({**WORDS, "ln_2": "norm1"}))
+wrong("6.2", "it belongs to block 10, all digits")(
+    lambda name: re.sub(r"(blocks\.\d)\d*", r"\1", RIGHT["6.2"][0](name))
+)
+wrong("6.2", "it belongs to block 1,")(lambda name: re.sub(r"blocks\.\d+", "blocks.0", RIGHT["6.2"][0](name)))
+wrong("6.2", "a name is wanted")(lambda name: name.split("."))
+
+
+# 6.3 ------------------------------------------------------------------------------------------------------
+
+
+@right("6.3")
+def by_equations(images, patch_embed, cls_token, pos_embed, blocks, norm, head):
+    x = patch_embed(images)
+    z = torch.cat([cls_token.expand(len(x), -1, -1), x], dim=1) + pos_embed
+    for block in blocks:
+        z = z + block.attention(block.norm1(z))
+        z = z + block.mlp(block.norm2(z))
+    return head(norm(z[:, 0]))
+
+
+@right("6.3")
+def by_sequential(images, patch_embed, cls_token, pos_embed, blocks, norm, head):
+    x = patch_embed(images) + pos_embed[:, 1:]
+    first = (cls_token + pos_embed[:, :1]).repeat(images.shape[0], 1, 1)
+    return nn.Sequential(*blocks, norm, head)(torch.hstack([first, x]))[:, 0]
+
+
+def variant(join=lambda c, x: [c, x], read=lambda z: z[:, 0], places=1.0, order=lambda b: b, normed=True):
+    def answer(images, patch_embed, cls_token, pos_embed, blocks, norm, head):
+        x = patch_embed(images)
+        z = torch.cat(join(cls_token.expand(len(x), -1, -1), x), dim=1) + places * pos_embed
+        for block in order(blocks):
+            z = block(z)
+        return head(read(norm(z) if normed else z))
+
+    return answer
+
+
+wrong("6.3", "joins at the end and you read place 0")(variant(join=lambda c, x: [x, c]))
+wrong("6.3", "each patch its neighbour's")(variant(join=lambda c, x: [x, c], read=lambda z: z[:, -1]))
+wrong("6.3", "that is a patch")(variant(read=lambda z: z[:, -1]))
+wrong("6.3", "The positions are missing")(variant(places=0.0))
+wrong("6.3", "this model reads its cls token")(variant(read=lambda z: z.mean(1)))
+wrong("6.3", "The last norm is missing")(variant(normed=False))
+wrong("6.3", "in reverse order")(variant(order=reversed))
+wrong("6.3", "Only the first block runs")(variant(order=lambda b: b[:1]))
+wrong("6.3", "The blocks are missing")(variant(order=lambda b: []))
+wrong("6.3", "one row a token")(variant(read=lambda z: z))
+wrong("6.3", "the softmax of the logits")(lambda *parts: by_equations(*parts).softmax(1))
+wrong("6.3", "Compare step by step")(variant(places=2.0))
+
+
+@wrong("6.3", "does every block get the result")
+def forgets_the_stream(images, patch_embed, cls_token, pos_embed, blocks, norm, head):
+    x = patch_embed(images)
+    x = torch.cat([cls_token.expand(len(x), -1, -1), x], dim=1) + pos_embed
+    for block in blocks:
+        z = block(x)
+    return head(norm(z)[:, 0])
+
+
+@wrong("6.3", "before the cls token joins")
+def positions_first(images, patch_embed, cls_token, pos_embed, blocks, norm, head):
+    x = patch_embed(images) + pos_embed[:, 1:]
+    return nn.Sequential(*blocks, norm, head)(torch.cat([cls_token.expand(len(x), -1, -1), x], 1))[:, 0]
+
+
+@wrong("6.3", "Sizes of tensors must match")
+def one_token_for_all(images, patch_embed, cls_token, pos_embed, blocks, norm, head):
+    return torch.cat([cls_token, patch_embed(images)], dim=1)
+
+
+# 6.4 ------------------------------------------------------------------------------------------------------
+
+
+def grown(model, **changes):
+    new = ViT(replace(model.config, depth=model.config.depth + 1, **changes))
+    new.load_state_dict(model.state_dict(), strict=False)
+    return new
+
+
+@right("6.4")
+@torch.no_grad()
+def silent_ends(model):
+    new = grown(model)
+    for part in (new.blocks[-1].attention.proj, new.blocks[-1].mlp.fc2):
+        part.weight.zero_()
+        part.bias.zero_()
+    return new
+
+
+@right("6.4")
+def silent_first_block(model):
+    new = ViT(replace(model.config, depth=model.config.depth + 1))
+    fresh = copy.deepcopy(new.blocks[0])
+    new.blocks = nn.ModuleList([fresh, *copy.deepcopy(model.blocks)])
+    for name in ("patch_embed", "pool", "positions", "norm", "head"):
+        setattr(new, name, copy.deepcopy(getattr(model, name)))
+    for part in (fresh.attention.proj, fresh.mlp.fc2):
+        nn.init.zeros_(part.weight)
+        nn.init.zeros_(part.bias)
+    return new
+
+
+@right("6.4")
+def silent_norms(model):
+    new = grown(model)
+    for norm in (new.blocks[-1].norm1, new.blocks[-1].norm2):
+        nn.init.zeros_(norm.weight)  # the biases of a new block are zero already
+    return new
+
+
+wrong("6.4", "still adds something")(grown)
+wrong("6.4", "a ViT is wanted")(lambda model: nn.Sequential(model))
+wrong("6.4", "becomes one of 2 with")(copy.deepcopy)
+
+
+@wrong("6.4", "can never learn")
+@torch.no_grad()
+def all_zero(model):
+    new = grown(model)
+    for p in new.blocks[-1].parameters():
+        p.zero_()
+    return new
+
+
+@wrong("6.4", "a block has two")
+@torch.no_grad()
+def one_branch(model):
+    new = silent_ends(model)
+    nn.init.xavier_uniform_(new.blocks[-1].attention.proj.weight)
+    return new
+
+
+@wrong("6.4", "have a bias")
+@torch.no_grad()
+def keeps_the_biases(model):
+    new = silent_ends(model)
+    nn.init.normal_(new.blocks[-1].mlp.fc2.bias)  # a constant would be invisible behind the last norm
+    return new
+
+
+@wrong("6.4", "is a copy of an old one")
+def copies_the_last(model):
+    new = grown(model)
+    new.blocks[-1].load_state_dict(model.blocks[-1].state_dict())
+    return new
+
+
+@wrong("6.4", "Are all old weights")
+@torch.no_grad()
+def forgets_the_weights(model):
+    new = ViT(replace(model.config, depth=model.config.depth + 1))
+    nn.init.zeros_(new.blocks[-1].attention.proj.weight)
+    nn.init.zeros_(new.blocks[-1].mlp.fc2.weight)
+    return new
+
+
+@wrong("6.4", "share its weights")
+def freezes(model):
+    new = silent_ends(model)
+    new.blocks[-1].requires_grad_(False)
+    return new
+
+
+@wrong("6.4", "changes what it is given")
+def appends(model):
+    model.blocks.append(copy.deepcopy(model.blocks[0]))
+    return model
+
+
+# 6.5 ------------------------------------------------------------------------------------------------------
+
+SMALL = ViTConfig(img_size=(8, 12), depth=3, embed_dim=24)
+
+
+def counts(build, config=SMALL):
+    return sum(p.numel() for p in build(config).parameters()) == by_formula(config)
+
+
+def moves(build, config=SMALL):
+    model = build(config)
+    model(torch.randn(2, 1, 8, 12)).sum().backward()
+    return all(p.grad is not None and p.grad.any() for p in model.parameters())
+
+
+right("6.5")(lambda build: counts(build) and moves(build))
+
+
+@right("6.5")
+def by_training(build):
+    """A step of an optimizer moves every parameter, and they are as many as they should be."""
+    config = ViTConfig(depth=2)
+    model = build(config)
+    before = [p.detach().clone() for p in model.parameters()]
+    images, labels = torch.randn(4, 1, 28, 28), torch.arange(4)
+    nn.functional.cross_entropy(model(images), labels).backward()
+    torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0).step()
+    moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
+    return all(moved) and sum(p.numel() for p in model.parameters()) == count_parameters(ViT(config))
+
+
+wrong("6.5", "lets 4 of 10 wrong ones through, for example one that calls blocks that are not its own")(counts)
+wrong("6.5", "ones through, for example one that keeps its blocks in a Python list")(moves)
+wrong("6.5", "rejects 0 of 3 right models and lets 10 of 10")(
+    lambda build: build(SMALL)(torch.randn(2, 1, 8, 12)).shape == (2, 10)
+)
+wrong("6.5", "rejects 3 of 3")(lambda build: False)
+wrong("6.5", "True or False is wanted")(lambda build: count_parameters(build(SMALL)))
+
+
+@wrong("6.5", "may use other names")
+def by_names(build):
+    names = {n for n, _ in build(SMALL).named_parameters()}
+    return names == {n for n, _ in ViT(SMALL).named_parameters()}
+
+
+# ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_table_of_answers(number):
+    assert len(RIGHT[number]) >= 2 and len(WRONG[number]) >= 3
+    print(f"\n{number}: {len(RIGHT[number])} right accepted, {len(WRONG[number])} wrong rejected")
+    for answer in RIGHT[number] * 3:  # other random numbers each time
+        result, text = verdict(number, answer)
+        assert result is True, text
+    print(f"  + {text}")
+    for answer, phrase in WRONG[number]:
+        result, text = verdict(number, answer)
+        assert result is False and phrase in text, (phrase, text)
+        print(f"  - {text.split(' Hint: ')[0]}")
+
+
+def test_the_prediction_is_answered():
+    assert (
+        "From /16 to /32, ViT-B has +1,656,576 parameters; from /8 to /16 it has -9,216."
+        in verdict("6.1", by_formula)[1]
+    )
+
+
+def test_mutants_run_and_have_the_right_shape():
+    for kind in (*chapter_06.RIGHT, *chapter_06.MUTANTS.values()):
+        model = chapter_06._builder(kind)(SMALL)
+        assert model(torch.randn(2, 1, 8, 12)).shape == (2, 10)
+        assert counts(lambda c, kind=kind: kind(c)) <= (kind in chapter_06.RIGHT or kind.__name__[1] in "UCF")
