@@ -1,0 +1,90 @@
+"""Cls token, mean, attention pooling: which learning rate each wants, and what two cls bugs cost.
+
+Chapter 05: the same small model with three ways to make one vector of all
+tokens, at four learning rates; beside them, at one learning rate, three
+programs that are wrong and run.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+import torch
+from torch import Tensor, nn
+
+from experiments import checkpoint
+from vitnb import ClsToken, ViT, ViTConfig
+from vitnb.data import Dataset, load
+from vitnb.training import ProgressBar, Recipe, evaluate, fit
+
+MODEL = ViTConfig(patch_size=7, embed_dim=48, depth=3, num_heads=3, mlp_ratio=2.0)
+RECIPE = Recipe(epochs=3, batch_size=64)
+PICTURES = 6_400
+RATES = [3e-4, 1e-3, 3e-3, 1e-2]
+BUG_RATE = 3e-3
+SEEDS = [0, 1, 2, 3, 4]
+CONFIG = {
+    "data": "fashion_mnist",
+    "pictures": PICTURES,
+    "device": "cpu",
+    "model": MODEL.to_dict(),
+    "recipe": asdict(RECIPE),
+    "rates": RATES,
+    "bug_rate": BUG_RATE,
+}
+
+
+class LastReadFirst(ClsToken):
+    """The token is appended at the end, and the answer is read from position 0: the top-left patch."""
+
+    def prepend(self, x: Tensor) -> Tensor:
+        return torch.cat([x, self.token.expand(len(x), -1, -1)], dim=1)  # (B, N + 1, D)
+
+
+class NewAtEachCall(ClsToken):
+    """The token is drawn anew in every forward pass: no parameter, nothing is learnt."""
+
+    def __init__(self, embed_dim: int):
+        super().__init__(embed_dim)
+        self.token = None
+
+    def prepend(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.randn(len(x), 1, x.shape[2]), x], dim=1)  # (B, 1 + N, D)
+
+
+class MeanWithCls(ClsToken):
+    """The mean is meant to be over the patches, and runs over the cls token as well."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(dim=1)  # (B, D)
+
+
+BUGS: dict[str, Callable[[int], nn.Module]] = {
+    "last, read first": LastReadFirst,
+    "new at each call": NewAtEachCall,
+    "mean with cls": MeanWithCls,
+}
+
+
+def one(data: Dataset, pool: str, lr: float, seed: int) -> float:
+    """Train one model and return its accuracy on all test pictures after the last step."""
+    torch.manual_seed(seed)
+    model = ViT(replace(MODEL, global_pool="cls" if pool in BUGS else pool))
+    if pool in BUGS:
+        model.pool = BUGS[pool](MODEL.embed_dim)
+    few = replace(data, test_images=data.test_images[:100], test_labels=data.test_labels[:100])
+    file = checkpoint(f"pools-{pool.replace(' ', '-')}-{lr}-{seed}")
+    fit(model, few, replace(RECIPE, lr=lr, seed=seed), [ProgressBar()], file)
+    torch.manual_seed(seed)
+    test = evaluate(model, data.normalize(data.test_images), data.test_labels)
+    return round(test.accuracy, 4)
+
+
+def run() -> dict:
+    data = load("fashion_mnist").subset(PICTURES)
+    return {
+        "accuracy": {
+            pool: {str(lr): [one(data, pool, lr, seed) for seed in SEEDS] for lr in RATES}
+            for pool in ("cls", "mean", "attn")
+        },
+        "bugs": {bug: [one(data, bug, BUG_RATE, seed) for seed in SEEDS] for bug in BUGS},
+    }

@@ -1,0 +1,423 @@
+"""The checks of chapter 5: right answers however written, wrong ones named, nothing breaks.
+
+The table of all answers with their verdicts: pytest tests/test_checks_05.py -k table -s
+"""
+
+import copy
+import time
+from contextlib import redirect_stdout
+from io import StringIO
+
+import pytest
+import torch
+from test_checks import HOSTILE, ellipsis, not_implemented, untouched
+from torch import nn
+
+from vitnb import AttentionPool, ClsToken, MeanPool, MultiHeadAttention, ViT, ViTConfig
+from vitnb.checks import check, engine
+from vitnb.checks.chapter_05 import MUTANTS, LastReadLast, Repeated
+
+RIGHT, WRONG = {}, {}
+
+
+def right(number):
+    """Note a right answer."""
+    return lambda answer: RIGHT.setdefault(number, []).append(answer) or answer
+
+
+def wrong(number, phrase):
+    """Note a wrong answer and what the verdict must say about it."""
+    return lambda answer: WRONG.setdefault(number, []).append((answer, phrase)) or answer
+
+
+# 5.1 ------------------------------------------------------------------------------------------------------
+
+
+@right("5.1")
+def by_rule(pool, token, place, attention):
+    if pool != "cls" or token == 0:
+        return True
+    return place == "before" and attention
+
+
+@right("5.1")
+@torch.no_grad()
+def by_running(pool, token, place, attention):
+    model = ViT(ViTConfig(embed_dim=16, depth=1, global_pool=pool)).eval()
+    if not attention:
+        model.blocks[0].attention.proj.weight.zero_()
+    x = model.embed(torch.randn(1, 1, 28, 28))
+    noise = torch.randn(16)
+    y = x.clone()
+    y[:, token] = noise
+    x, y = (model.blocks[0](z) if place == "before" else z for z in (x, y))
+    return not torch.allclose(model.forward_head(x), model.forward_head(y), atol=1e-6)
+
+
+wrong("5.1", "Token 0 alone is read, and no block is left")(lambda p, t, place, a: a or by_rule(p, t, place, a))
+wrong("5.1", "no patch can reach it")(lambda p, t, place, a: p != "cls" or t == 0 or place == "before")
+wrong("5.1", "The attention of the last block is still to come")(lambda p, t, place, a: p != "cls" or t == 0)
+wrong("5.1", "every token is read")(lambda p, *rest: by_rule(p, *rest) and (p == "cls" or rest[2]))
+wrong("5.1", "Token 0 is the one that is read")(
+    lambda p, t, place, a: p != "cls" or (t > 0 and by_rule(p, t, place, a))
+)
+wrong("5.1", "token 0 is the first patch")(lambda p, *rest: by_rule(p, *rest) if p == "cls" else rest[0] > 0)
+wrong("5.1", "you say")(lambda p, t, place, a: True)
+wrong("5.1", "True or False is wanted")(lambda p, t, place, a: "yes")
+
+
+# 5.2 ------------------------------------------------------------------------------------------------------
+
+
+@right("5.2")
+class Whole(nn.Module):
+    num_prefix_tokens = 1
+
+    def __init__(self, embed_dim):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, embed_dim))
+
+    def prepend(self, x):
+        return torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1)
+
+    def forward(self, x):
+        return x[:, 1:].mean(dim=1)
+
+
+@right("5.2")
+class Inherited(ClsToken):
+    def forward(self, x):
+        _, patches = x.split([1, x.shape[1] - 1], dim=1)
+        return patches.sum(1) / patches.shape[1]
+
+
+@right("5.2")
+class RepeatedMean(Repeated):
+    def forward(self, x):
+        return (x.sum(1) - x[:, 0]) / (x.shape[1] - 1)
+
+
+def patch_mean(base=ClsToken, **methods):
+    return type("PatchMean", (base,), {"forward": Inherited.forward, **methods})
+
+
+class NoParameter(ClsToken):
+    def __init__(self, embed_dim):
+        super().__init__(embed_dim)
+        del self.token
+        self.token = torch.zeros(1, 1, embed_dim)
+
+
+class InForward(MeanPool):
+    num_prefix_tokens = 1
+
+    def __init__(self, embed_dim):
+        super().__init__()
+
+    def prepend(self, x):
+        token = nn.Parameter(torch.randn(len(x), 1, x.shape[2]))
+        return torch.cat([token, x], dim=1)
+
+
+class OnePerPlace(ClsToken):
+    def __init__(self, embed_dim):
+        super().__init__(embed_dim)
+        self.token = nn.Parameter(torch.zeros(32, 1, embed_dim))
+
+    def prepend(self, x):
+        return torch.cat([self.token[: len(x)], x], dim=1)
+
+
+class Ignored(ClsToken):
+    def prepend(self, x):
+        return torch.cat([torch.zeros(len(x), 1, x.shape[2]), x], dim=1)
+
+
+wrong("5.2", "The cls token is in your mean")(patch_mean(forward=lambda self, x: x.mean(1)))
+wrong("5.2", "the cls token alone")(ClsToken)
+wrong("5.2", "leave out the last patch")(patch_mean(forward=lambda self, x: x[:, :-1].mean(1)))
+wrong("5.2", "the sum, not the mean")(patch_mean(forward=lambda self, x: x[:, 1:].sum(1)))
+wrong("5.2", "divide by 1 + N")(patch_mean(forward=lambda self, x: x[:, 1:].sum(1) / x.shape[1]))
+wrong("5.2", "the largest value")(patch_mean(forward=lambda self, x: x[:, 1:].amax(1)))
+wrong("5.2", "off the mean of the patches")(patch_mean(forward=lambda self, x: x[:, 1]))
+wrong("5.2", "has shape (3, 7)")(patch_mean(forward=lambda self, x: x[:, 1:].mean(2)))
+wrong("5.2", "your token comes last")(patch_mean(LastReadLast))
+wrong("5.2", "never trained")(patch_mean(NoParameter))
+wrong("5.2", "never trained")(InForward)
+wrong("5.2", "one vector is wanted")(patch_mean(OnePerPlace))
+wrong("5.2", "Token 0 is not your parameter")(patch_mean(Ignored))
+wrong("5.2", "num_prefix_tokens")(patch_mean(num_prefix_tokens=0))
+wrong("5.2", "has no prepend")(lambda D: nn.Linear(D, D))
+wrong("5.2", "has shape (3, 7, 12)")(patch_mean(prepend=lambda self, x: x))
+wrong("5.2", "an nn.Module is wanted")(lambda D: torch.zeros(1, 1, D))
+
+
+# 5.3 ------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def bright(D, query=100.0, key=1.0, value=1.0, proj=True, bias=0.0):
+    pool, eye = AttentionPool(D, 1), torch.eye(D)
+    pool.query.zero_()
+    pool.query[..., 0] = query
+    pool.kv.weight.copy_(torch.cat([key * eye, value * eye]))
+    pool.kv.bias.zero_()
+    if proj:
+        pool.proj.weight.copy_(eye)
+        pool.proj.bias.fill_(bias)
+    return pool
+
+
+right("5.3")(bright)
+right("5.3")(lambda D: bright(D, key=3, value=-0.5, proj=False) and by_state(D))
+
+
+def by_state(D):
+    """Only one row of the keys, and values and proj that cancel."""
+    pool, eye = AttentionPool(D, 1), torch.eye(D)
+    keys = torch.zeros(D, D)
+    keys[1, 0] = 40.0
+    query = torch.zeros(1, 1, D)
+    query[0, 0, 1] = 5.0
+    weights = {"query": query, "kv.weight": torch.cat([keys, 2 * eye]), "kv.bias": torch.zeros(2 * D)}
+    pool.load_state_dict(weights | {"proj.weight": eye / 2, "proj.bias": torch.zeros(D)})
+    return pool
+
+
+right("5.3")(by_state)
+wrong("5.3", "All tokens get the same weight")(lambda D: bright(D, query=0.0))
+wrong("5.3", "All tokens get the same weight")(lambda D: bright(D, key=0.0))
+wrong("5.3", "but not only")(lambda D: bright(D, query=2.0))
+wrong("5.3", "the sign is wrong")(lambda D: bright(D, query=-100.0))
+wrong("5.3", "something else comes out")(lambda D: bright(D, proj=False))
+wrong("5.3", "something else comes out")(lambda D: bright(D, value=2.0))
+wrong("5.3", "something else comes out")(lambda D: bright(D, bias=1.0))
+wrong("5.3", "an nn.Module is wanted")(lambda D: bright(D).query)
+wrong("5.3", "has no query")(lambda D: ClsToken(D))
+wrong("5.3", "one is enough")(lambda D: AttentionPool(D, 2))
+
+
+@wrong("5.3", "You look at another token")
+def the_next_feature(D):
+    pool = bright(D, query=0.0)
+    pool.query.data[..., 1] = 1000.0
+    return pool
+
+
+# 5.4 ------------------------------------------------------------------------------------------------------
+
+
+@right("5.4")
+def five_questions(Pool):
+    pool, x, z = Pool(8), torch.randn(2, 5, 8), torch.randn(2, 6, 8)
+    y = pool.prepend(x)
+    row = pool(y)
+    return (
+        y.shape == z.shape
+        and torch.equal(row[0], row[1])
+        and torch.equal(pool.prepend(x), y)
+        and len(list(pool.parameters())) > 0
+        and any(torch.equal(pool(z), z[:, i]) for i in range(6))
+    )
+
+
+@right("5.4")
+def by_place(Pool):
+    pool = Pool(4)
+    parameters = [p for p in pool.parameters() if p.shape == (1, 1, 4)]
+    x, z = torch.randn(3, 7, 4), torch.randn(3, 8, 4)
+    with torch.no_grad():
+        for p in parameters:
+            p.copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    y = pool.prepend(x)
+    place = [i for i in range(y.shape[1]) if bool((y[:, i] == torch.tensor([1.0, 2.0, 3.0, 4.0])).all())]
+    return len(parameters) == 1 and len(place) == 1 and y.shape[1] == 8 and torch.equal(pool(z), z[:, place[0]])
+
+
+wrong("5.4", "draws its token anew")(lambda Pool: not _depends(Pool))
+wrong("5.4", "lets 9 of 9 wrong ones through")(lambda Pool: True)
+wrong("5.4", "rejects 3 of 3 right ones")(lambda Pool: False)
+wrong("5.4", "rejects 1 of 3 right ones")(lambda Pool: five_questions(Pool) and _first_is_equal(Pool))
+wrong("5.4", "lets 4 of 9 wrong ones through")(lambda Pool: not _depends(Pool))
+wrong("5.4", "puts its token last")(lambda Pool: Pool(8).prepend(torch.randn(2, 5, 8)).shape == (2, 6, 8))
+wrong("5.4", "raises AttributeError")(lambda Pool: Pool(8).token.shape == (1, 1, 8))
+wrong("5.4", "puts its token last")(lambda Pool: _gradient(Pool))
+wrong("5.4", "True or False is wanted")(lambda Pool: Pool(8))
+
+
+def _depends(Pool):
+    pool = Pool(8)
+    row = pool(pool.prepend(torch.randn(2, 5, 8)))
+    return not torch.equal(row[0], row[1])
+
+
+def _first_is_equal(Pool):
+    y = Pool(8).prepend(torch.randn(2, 5, 8))
+    return torch.equal(y[0, 0], y[1, 0])
+
+
+def _gradient(Pool):
+    """The popular test: does every parameter get a gradient? The tokens see each other on the way."""
+    pool = Pool(8)
+    y = pool.prepend(torch.randn(2, 5, 8))
+    pool(y + y.mean(1, keepdim=True)).square().sum().backward() if any(True for _ in pool.parameters()) else None
+    return all(p.grad is not None for p in pool.parameters())
+
+
+# 5.5 ------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def by_hand(D, far=30.0, key=None, value=None, proj=None, bias=0.0):
+    attention, eye = MultiHeadAttention(D, 1), torch.eye(D)
+    query = torch.zeros(D, D)
+    query[0, 0] = -far * D**0.5
+    key = torch.zeros(D, D).index_put((torch.tensor(0), torch.tensor(0)), torch.tensor(1.0)) if key is None else key
+    attention.qkv.weight.copy_(torch.cat([query, key, eye if value is None else value]))
+    attention.qkv.bias.zero_()
+    attention.proj.weight.copy_(eye if proj is None else proj)
+    attention.proj.bias.fill_(bias)
+    return attention
+
+
+right("5.5")(by_hand)
+
+
+@right("5.5")
+@torch.no_grad()
+def with_the_bias_of_the_query(D):
+    """Every token asks the same question, in two heads: how little of feature 0 is there?"""
+    attention, eye = MultiHeadAttention(D, 2), torch.eye(D)
+    for p in attention.parameters():
+        p.zero_()
+    attention.qkv.weight[D : 2 * D, 0] = -1.0
+    attention.qkv.bias[:D] = 100.0
+    attention.qkv.weight[2 * D :].copy_(3 * eye)
+    attention.proj.weight.copy_(eye / 3)
+    return attention
+
+
+def no_flag(D):
+    value = torch.eye(D)
+    value[0, 0] = 0
+    return value
+
+
+wrong("5.5", "The cls token is in your mean")(lambda D: by_hand(D, far=0.0))
+wrong("5.5", "their scores still depend")(lambda D: MultiHeadAttention(D, 1))
+wrong("5.5", "The cls token gets a weight of 1.00")(lambda D: by_hand(D, far=-30.0))
+wrong("5.5", "The cls token gets a weight of 0.")(lambda D: by_hand(D, far=2.0))
+wrong("5.5", "what they average is not the patches")(lambda D: by_hand(D, proj=2 * torch.eye(D)))
+wrong("5.5", "what they average is not the patches")(lambda D: by_hand(D, bias=1.0))
+wrong("5.5", "what they average is not the patches")(lambda D: by_hand(D, value=torch.zeros(D, D)))
+wrong("5.5", "The cls token is in your mean")(lambda D: by_hand(D, far=0.0, key=torch.eye(D)))
+wrong("5.5", "vitnb.MultiHeadAttention is wanted")(lambda D: nn.MultiheadAttention(D, 1))
+wrong("5.5", "an nn.Module is wanted")(lambda D: torch.eye(D))
+
+
+# ----------------------------------------------------------------------------------------------------------
+
+NUMBERS = sorted(RIGHT)
+
+
+def verdict(number, answer=None, **kwargs):
+    """Check an answer and return (is it right, what was printed, in one line)."""
+    with redirect_stdout(StringIO()) as printed:
+        result = check(number, answer, **kwargs)
+    lines = printed.getvalue().splitlines()
+    assert all(len(line) <= 75 for line in lines), lines
+    return result, " ".join(lines)
+
+
+def test_all_exercises_of_the_chapter_are_here():
+    assert [n for n in sorted(engine.EXERCISES) if n.startswith("5.")] == NUMBERS == sorted(WRONG)
+
+
+@pytest.mark.parametrize("number, answer", [(n, a) for n in RIGHT for a in RIGHT[n]])
+def test_right_answers_are_accepted(number, answer):
+    for _ in range(5):
+        result, text = verdict(number, answer)
+        assert result is True, text
+        assert text.startswith("Right: ")
+
+
+@pytest.mark.parametrize("number, answer, phrase", [(n, a, p) for n in WRONG for a, p in WRONG[n]])
+def test_wrong_answers_are_named(number, answer, phrase):
+    for _ in range(3):
+        result, text = verdict(number, answer)
+        assert result is False, text
+        assert phrase in text
+        assert text.endswith((f'. Hint: check("{number}", hint=1).', f'? Hint: check("{number}", hint=1).'))
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_table_of_all_answers(number):
+    right, wrong = RIGHT[number], WRONG[number]
+    assert len(right) >= 2 and len(wrong) >= 3
+    print(f"\n{number}: {len(right)} right accepted, {len(wrong)} wrong rejected\n  + {verdict(number, right[0])[1]}")
+    for answer, _ in wrong:
+        print(f"  - {verdict(number, answer)[1].split(' Hint: ')[0]}")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_answer_breaks_a_check(number, name):
+    result, text = verdict(number, HOSTILE[name])
+    assert result is False
+    assert text and "Traceback" not in text
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("answer", [lambda *a: [0 for _ in iter(int, 1)], lambda *a: time.sleep(60)])
+def test_an_answer_that_never_returns_is_stopped(number, answer, monkeypatch):
+    monkeypatch.setattr(engine, "TIME_LIMIT", 0.1)
+    assert "stopped after 0.1 seconds" in verdict(number, answer)[1]
+
+
+class UntouchedPool(nn.Module):
+    """The skeleton of exercise 5.2."""
+
+    num_prefix_tokens = 1
+
+    def __init__(self, embed_dim):
+        super().__init__()
+        ...
+
+    def prepend(self, x): ...
+
+    def forward(self, x): ...
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("answer", [None, ..., untouched, not_implemented, ellipsis, lambda *args: None])
+def test_an_untouched_skeleton_is_not_done_yet(number, answer):
+    assert verdict(number, answer) == (False, f"{number}: not done yet.")
+
+
+def test_the_untouched_class_is_not_done_yet():
+    assert verdict("5.2", UntouchedPool) == (False, "5.2: not done yet.")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_two_hints_give_no_answer_away(number):
+    for hint in (1, 2):
+        result, text = verdict(number, RIGHT[number][0], hint=hint)
+        assert result is False
+        assert text.startswith(f"Hint {hint}: ")
+        assert 60 < len(text) < 300
+        for code in (".mean(", "x[:", "torch.eye", "expand(", "return", "=="):
+            assert code not in text
+
+
+def test_the_cls_mutants_differ_from_a_cls_token():
+    x = torch.randn(2, 5, 8)
+    for symptom, mutant in MUTANTS.items():
+        pool = mutant(8)
+        assert pool.prepend(x).shape[1] in (5, 6), symptom
+        assert copy.deepcopy(pool)(pool.prepend(x)).shape == (2, 8), symptom
+        assert not five_questions(mutant), symptom
+
+
+def test_every_mutant_needs_a_question():
+    """No single question of the solution sees through all."""
+    assert sum(_depends(mutant) for mutant in MUTANTS.values()) < len(MUTANTS)
