@@ -1,0 +1,114 @@
+"""Deep post-norm stacks need a warm-up and still fall behind; pre-norm trains; a small gain on each branch saves both.
+
+Chapter 04: depth, norm, warm-up and learning rate, every combination, in a
+small ViT that is trained for 150 steps; then depth 36 again with LayerScale
+(Touvron et al. 2021), and with the bug "normalise, then add". Every finished
+run is kept: a second start goes on.
+"""
+
+import itertools
+import time
+from dataclasses import asdict, replace
+
+import torch
+from torch import Tensor, nn
+
+from experiments import checkpoint
+from vitnb import PreNormBlock, ViT, ViTConfig
+from vitnb.data import Dataset, load
+from vitnb.training import Recipe, fit
+
+MODEL = ViTConfig(patch_size=14, embed_dim=32, num_heads=2, mlp_ratio=2.0, pos_std=1.0, global_pool="mean")
+RECIPE = Recipe(epochs=1, batch_size=32, schedule="constant")
+STEPS, TEST_PICTURES = 150, 2000
+DEPTHS, NORMS, WARMUPS, RATES = (6, 12, 24, 36), ("pre", "post"), (0, 50), (1e-3, 3e-3)
+GAINS = {"layer scale": 1e-4, "layer scale from 1": 1.0}  # where the gains start
+SEEDS = [0, 1, 2]
+CONFIG = {
+    "data": "fashion_mnist",
+    "device": "cpu",
+    "steps": STEPS,
+    "test_pictures": TEST_PICTURES,
+    "depths": DEPTHS,
+    "norms": NORMS,
+    "warmup_steps": WARMUPS,
+    "learning_rates": RATES,
+    "gains": GAINS,
+    "model": MODEL.to_dict(),
+    "recipe": asdict(RECIPE),
+}
+
+
+class LayerScale(nn.Module):
+    """A branch times one learned gain a channel, small at the start."""
+
+    def __init__(self, branch: nn.Module, embed_dim: int, gain: float):
+        super().__init__()
+        self.branch, self.gain = branch, nn.Parameter(torch.full((embed_dim,), gain))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * self.branch(x)  # (B, T, D)
+
+
+class NormaliseThenAdd(PreNormBlock):
+    """The bug: the norm replaces the stream instead of feeding a branch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm1(x)
+        x = x + self.attention(x)
+        x = self.norm2(x)
+        return x + self.mlp(x)  # (B, T, D)
+
+
+def build(depth: int, norm: str, change: str, seed: int) -> ViT:
+    """One stack; a change leaves the weights of the seed as they are."""
+    torch.manual_seed(seed)
+    model = ViT(replace(MODEL, depth=depth, norm=norm))
+    for block in model.blocks:
+        if change in GAINS:
+            block.attention = LayerScale(block.attention, MODEL.embed_dim, GAINS[change])
+            block.mlp = LayerScale(block.mlp, MODEL.embed_dim, GAINS[change])
+        elif change == "normalise then add":
+            block.__class__ = NormaliseThenAdd
+    return model
+
+
+def one(data: Dataset, depth: int, norm: str, warmup: int, lr: float, change: str, seed: int) -> float:
+    """The test accuracy after the last step; a loss that is no number counts as guessing."""
+    recipe = replace(RECIPE, lr=lr, warmup=warmup / STEPS, seed=seed)
+    try:
+        return fit(build(depth, norm, change, seed), data, recipe).test_accuracy[-1]
+    except FloatingPointError:
+        return 1 / len(data.classes)
+
+
+def arms() -> list[tuple]:
+    grid = [(*arm, "") for arm in itertools.product(DEPTHS, NORMS, WARMUPS, RATES)]
+    grid += [(DEPTHS[-1], norm, 0, lr, "layer scale") for norm in NORMS for lr in RATES]
+    bugs = [("pre", "normalise then add"), ("post", "layer scale from 1")]
+    return grid + [(DEPTHS[-1], norm, 0, RATES[-1], change) for norm, change in bugs]
+
+
+def run() -> dict:
+    data = load("fashion_mnist")
+    if data.name != "fashion_mnist":
+        raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
+    data = data.subset(STEPS * RECIPE.batch_size, test=TEST_PICTURES)
+    torch.set_num_threads(1)
+    file = checkpoint("norms").with_name("norms-runs.pt")  # the runner deletes it when all is stored
+    file.parent.mkdir(parents=True, exist_ok=True)
+    runs: dict[str, list[float]] = torch.load(file) if file.exists() else {}
+    for arm, seed in itertools.product(arms(), SEEDS):
+        key, start = f"{arm}, seed {seed}", time.perf_counter()
+        if key not in runs:
+            runs[key] = [round(one(data, *arm, seed), 4), round(time.perf_counter() - start, 1)]
+            print(key, *runs[key], flush=True)
+            torch.save(runs, file)
+    names = ("depth", "norm", "warmup", "lr", "change")
+    return {
+        "seconds_of_all_runs": round(sum(seconds for _, seconds in runs.values())),
+        "arms": [
+            dict(zip(names, arm, strict=True)) | {"accuracy": [runs[f"{arm}, seed {seed}"][0] for seed in SEEDS]}
+            for arm in arms()
+        ],
+    }
