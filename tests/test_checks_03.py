@@ -1,0 +1,296 @@
+"""The exercises of chapter 3: right answers however they are written, and wrong ones that people write.
+
+They join the tables of test_checks.py, whose tests (hostile answers, skeletons, hints) run on them, too.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from test_checks import RIGHT, WRONG, right, verdict, wrong
+from torch import nn
+from torch.nn import functional as F
+
+from vitnb import MultiHeadAttention, SinCosPositions, record_attention
+from vitnb.checks import chapter_03
+
+NUMBERS = ["3.1", "3.2", "3.3", "3.4", "3.5"]
+
+# 3.1 ------------------------------------------------------------------------------------------------------
+
+right("3.1")(F.scaled_dot_product_attention)
+right("3.1")(lambda q, k, v: (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(-1) @ v)
+
+
+@right("3.1")
+def by_einsum(q, k, v):
+    powers = torch.einsum("bhid,bhjd->bhij", q, k).mul(q.size(3) ** -0.5).exp()
+    return torch.einsum("bhij,bhjd->bhid", powers, v) / powers.sum(-1, keepdim=True)
+
+
+@right("3.1")
+def by_loop(q, k, v):
+    out = torch.zeros_like(q)
+    for i in range(q.shape[2]):
+        weights = ((q[:, :, i : i + 1] * k).sum(-1) / q.shape[-1] ** 0.5).softmax(-1)  # (B, h, T)
+        out[:, :, i] = (weights[..., None] * v).sum(2)
+    return out
+
+
+wrong("3.1", "The scores are not divided")(lambda q, k, v: (q @ k.mT).softmax(-1) @ v)
+wrong("3.1", "your columns sum to 1")(lambda q, k, v: (q @ k.mT / q.shape[-1] ** 0.5).softmax(-2) @ v)
+wrong("3.1", "runs over the heads")(lambda q, k, v: (q @ k.mT / q.shape[-1] ** 0.5).softmax(1) @ v)
+wrong("3.1", "of all features together")(
+    lambda q, k, v: (q @ k.mT / (q.shape[1] * q.shape[3]) ** 0.5).softmax(-1) @ v  # fmt: skip
+)
+wrong("3.1", "the root of the number of tokens")(lambda q, k, v: (q @ k.mT / q.shape[2] ** 0.5).softmax(-1) @ v)
+wrong("3.1", "by the width itself")(lambda q, k, v: (q @ k.mT / q.shape[3]).softmax(-1) @ v)
+wrong("3.1", "multiplied by the root")(lambda q, k, v: (q @ k.mT * q.shape[3] ** 0.5).softmax(-1) @ v)
+wrong("3.1", "The softmax is missing")(lambda q, k, v: (q @ k.mT / q.shape[3] ** 0.5) @ v)
+wrong("3.1", "after the softmax")(lambda q, k, v: (q @ k.mT).softmax(-1) / q.shape[3] ** 0.5 @ v)
+wrong("3.1", "have changed places")(lambda q, k, v: (k @ q.mT / q.shape[3] ** 0.5).softmax(-1) @ v)
+wrong("3.1", "You mix the keys")(lambda q, k, v: F.scaled_dot_product_attention(q, k, k))
+wrong("3.1", "has shape (2, 3, 5, 5)")(lambda q, k, v: (q @ k.mT / q.shape[3] ** 0.5).softmax(-1))
+wrong("3.1", "are they all 1?")(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+wrong("3.1", "raises RuntimeError")(lambda q, k, v: (q @ k).softmax(-1) @ v)
+
+# 3.2 ------------------------------------------------------------------------------------------------------
+
+
+@right("3.2")
+def by_splitting(layer, x):
+    with record_attention(layer) as maps:
+        layer(x)
+    v = layer.qkv(x).chunk(3, dim=-1)[2]
+    d = layer.head_dim
+    parts = [
+        maps[0][:, s] @ v[..., s * d : s * d + d] @ layer.proj.weight[:, s * d : s * d + d].T
+        for s in range(layer.num_heads)
+    ]
+    return torch.stack(parts, dim=1)
+
+
+@right("3.2")
+@torch.no_grad()
+def by_silence(layer, x):
+    """Let all heads but one be silent, and take off the bias."""
+    weight, d, parts = layer.proj.weight.clone(), layer.head_dim, []
+    for s in range(layer.num_heads):
+        layer.proj.weight.zero_()
+        layer.proj.weight[:, s * d : s * d + d] = weight[:, s * d : s * d + d]
+        parts.append(layer(x) - layer.proj.bias)
+    layer.proj.weight.copy_(weight)
+    return torch.stack(parts, dim=1)
+
+
+def bring_home(layer, x, split=None, bias=0.0):
+    B, T, D = x.shape
+    h, d = layer.num_heads, layer.head_dim
+    q, k, v = layer.qkv(x).reshape(B, T, 3, h, d).permute(2, 0, 3, 1, 4)
+    out = F.scaled_dot_product_attention(q, k, v)
+    matrices = layer.proj.weight.T.reshape(h, d, D) if split is None else split(layer.proj.weight, h, d)
+    return out @ matrices + bias
+
+
+right("3.2")(bring_home)
+wrong("3.2", "it belongs to none of them")(lambda layer, x: bring_home(layer, x, bias=layer.proj.bias))
+wrong("3.2", "You share the bias out")(lambda layer, x: bring_home(layer, x, bias=layer.proj.bias / layer.num_heads))
+wrong("3.2", "Which columns of layer.proj.weight")(
+    lambda layer, x: bring_home(layer, x, lambda W, h, d: W.reshape(h, d, h * d))
+)
+wrong("3.2", "has shape")(lambda layer, x: layer(x))
+wrong("3.2", "the single ones are not those of the heads")(
+    lambda layer, x: ((layer(x) - layer.proj.bias) / layer.num_heads)[:, None].expand(-1, layer.num_heads, -1, -1)
+)
+wrong("3.2", "one tensor (B, h, T, D) is wanted")(lambda layer, x: list(bring_home(layer, x).unbind(1)))
+
+
+@wrong("3.2", "Which columns")
+def split_by_view(layer, x):
+    B, T, D = x.shape
+    h = layer.num_heads
+    if h == 1:
+        return bring_home(layer, x)
+    q, k, v = (t.reshape(B, h, T, D // h) for t in layer.qkv(x).chunk(3, -1))
+    return F.scaled_dot_product_attention(q, k, v) @ layer.proj.weight.T.reshape(h, D // h, D)
+
+
+# 3.3 ------------------------------------------------------------------------------------------------------
+
+
+def rotation(k, D):
+    speeds = 10_000 ** (-torch.arange(D // 2) / (D // 2))
+    c, s = (k * speeds).cos().diag(), (k * speeds).sin().diag()
+    return torch.cat([torch.cat([c, -s], 1), torch.cat([s, c], 1)])
+
+
+right("3.3")(lambda D, down, right: torch.block_diag(rotation(down, D // 2), rotation(right, D // 2)))
+right("3.3")(lambda D, down, right: 7 * torch.block_diag(rotation(down, D // 2), rotation(right, D // 2)))
+
+
+@right("3.3")
+def by_least_squares(D, down, right):
+    """Solve places @ W = the places so far away, on a large grid."""
+    places = SinCosPositions((24, 25), D).table[0].reshape(24, 25, D).double()
+    here = places[4:20, 4:20].reshape(-1, D)
+    there = places[4 + down : 20 + down, 4 + right : 20 + right].reshape(-1, D)
+    return torch.linalg.lstsq(here, there, driver="gelsd").solution.float()
+
+
+wrong("3.3", "looks the other way. Is a matrix transposed?")(
+    lambda D, down, right: torch.block_diag(rotation(down, D // 2), rotation(right, D // 2)).T
+)
+wrong("3.3", "takes rows for columns")(
+    lambda D, down, right: torch.block_diag(rotation(right, D // 2), rotation(down, D // 2))
+)
+wrong("3.3", "looks at the place itself")(lambda D, down, right: torch.eye(D))
+wrong("3.3", "finds that neighbour first at")(lambda D, down, right: rotation(right, D))
+wrong("3.3", "(32, 32) is wanted")(lambda D, down, right: rotation(right, D // 2))
+wrong("3.3", "finds that neighbour first at")(
+    lambda D, down, right: (
+        torch.block_diag(rotation(0, D // 2), rotation(-1, D // 2)) if (down, right) != (0, -1) else torch.zeros(D, D)
+    )
+)
+wrong("3.3", "the scores are too small")(
+    lambda D, down, right: 0.01 * torch.block_diag(rotation(down, D // 2), rotation(right, D // 2))
+)
+wrong("3.3", "wrong way left and right")(
+    lambda D, down, right: (
+        torch.block_diag(rotation(down, D // 2), rotation(-right, D // 2))
+        if down * right
+        else torch.block_diag(rotation(down, D // 2), rotation(right, D // 2))
+    )
+)
+
+# 3.4 ------------------------------------------------------------------------------------------------------
+
+right("3.4")(lambda T, weight: math.log(weight * (T - 1) / (1 - weight)))
+right("3.4")(lambda T, weight: np.log(T - 1) - np.log(1 / weight - 1))
+
+
+@right("3.4")
+def by_bisection(T, weight):
+    low, high = -20.0, 20.0
+    for _ in range(60):
+        lead = (low + high) / 2
+        first = torch.tensor([lead] + [0.0] * (T - 1), dtype=torch.double).softmax(0)[0]
+        low, high = (lead, high) if first < weight else (low, lead)
+    return lead
+
+
+wrong("3.4", "The others are T - 1")(lambda T, w: math.log(w / (1 - w) * T))
+wrong("3.4", "the natural one")(lambda T, w: math.log10(w / (1 - w) * (T - 1)))
+wrong("3.4", "part of the sum")(lambda T, w: math.log(w * T))
+wrong("3.4", "compare it with the rest")(lambda T, w: math.log(w * (T - 1)))
+wrong("3.4", "there are more")(lambda T, w: math.log(w / (1 - w)))
+wrong("3.4", "turned round")(lambda T, w: math.log((1 - w) / w * (T - 1)))
+wrong("3.4", "The score is its logarithm")(lambda T, w: w / (1 - w) * (T - 1))
+wrong("3.4", "there are more")(lambda T, w: 0.0)
+wrong("3.4", "too small")(lambda T, w: 0 if T == 2 else 1)
+wrong("3.4", "too large")(lambda T, w: 8 if T > 2 else 0)
+wrong("3.4", "too large")(lambda T, w: 1e6)
+wrong("3.4", "too small")(lambda T, w: -1e6)
+
+# 3.5 ------------------------------------------------------------------------------------------------------
+
+
+def moves(layer, D):
+    """Who hears of a change of token 2 in picture 1: (B, T)."""
+    x = torch.randn(3, 7, D)
+    y = x.clone()
+    y[1, 2] = torch.randn(D)
+    return (layer(y) - layer(x)).abs().amax(-1) > 1e-4
+
+
+def follows(layer, D):
+    x, order = torch.randn(3, 7, D), torch.tensor([3, 1, 6, 0, 2, 5, 4])
+    return torch.allclose(layer(x[:, order]), layer(x)[:, order], atol=1e-4)
+
+
+@right("3.5")
+def three_questions(layer, D):
+    heard = moves(layer, D)
+    return bool(heard[1].all() and not heard[0].any() and not heard[2].any()) and follows(layer, D)
+
+
+@right("3.5")
+@torch.no_grad()
+def against_the_reference(layer, D):
+    """Alone as in a batch, any order, and with two tokens each needs the other."""
+    x = torch.randn(4, 6, D)
+    out = layer(x)
+    alone = torch.cat([layer(one[None]) for one in x])
+    other = torch.cat([x[:, :-1], torch.randn(4, 1, D)], dim=1)
+    first = torch.cat([torch.randn(4, 1, D), x[:, 1:]], dim=1)
+    talk = ((layer(other) - out)[:, 0].abs().max() > 1e-4) & ((layer(first) - out)[:, -1].abs().max() > 1e-4)
+    return torch.allclose(alone, out, atol=1e-4) and torch.allclose(layer(x.flip(1)).flip(1), out, atol=1e-4) and talk
+
+
+wrong("3.5", "rejects 0 of 3 sound layers and lets 8 of 8 others through")(
+    lambda layer, D: layer(torch.randn(2, 5, D)).shape == (2, 5, D)
+)
+wrong("3.5", "one in which tokens of different pictures attend")(follows)
+wrong("3.5", "one whose heads are merged without the transpose")(
+    lambda layer, D: bool((heard := moves(layer, D))[1].all() and not heard[0].any() and not heard[2].any())
+)
+wrong("3.5", "rejects 3 of 3 sound layers and lets 0 of 8")(lambda layer, D: False)
+wrong("3.5", "leave room for that")(lambda layer, D: type(layer) is MultiHeadAttention or follows(layer, D) and D < 0)
+wrong("3.5", "True or False is wanted")(lambda layer, D: moves(layer, D).float().mean().item())
+
+
+@wrong("3.5", "(batch_first)")
+def shuffles_the_batch(layer, D):
+    """The test that sounds made for it."""
+    x, order = torch.randn(4, 7, D), torch.tensor([2, 0, 3, 1])
+    return torch.allclose(layer(x[order]), layer(x)[order], atol=1e-4)
+
+
+@wrong("3.5", "(batch_first)")
+def one_picture_alone(layer, D):
+    """With one picture there is nothing to mix with."""
+    x = torch.randn(1, 7, D)
+    return layer(x).isfinite().all().item() and torch.allclose(layer(x.flip(1)).flip(1), layer(x), atol=1e-4)
+
+
+@wrong("3.5", "ever say True?")
+def exactly(layer, D):
+    x = torch.randn(3, 7, D)
+    wanted = nn.MultiheadAttention(D, 4, batch_first=True)
+    return torch.equal(layer(x), wanted(x, x, x)[0])
+
+
+# ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_table_of_answers(number):
+    assert len(RIGHT[number]) >= 2 and len(WRONG[number]) >= 3
+    print(f"\n{number}: {len(RIGHT[number])} right accepted, {len(WRONG[number])} wrong rejected")
+    for answer in RIGHT[number] * 3:  # other random numbers each time
+        result, text = verdict(number, answer)
+        assert result is True, text
+    print(f"  + {text}")
+    for answer, phrase in WRONG[number]:
+        result, text = verdict(number, answer)
+        assert result is False and phrase in text, (phrase, text)
+        print(f"  - {text.split(' Hint: ')[0]}")
+
+
+def test_mutants_run_have_the_right_shape_and_are_no_attention():
+    D, x = 24, torch.randn(3, 7, 24)
+    for kind in (*chapter_03.RIGHT, *chapter_03.MUTANTS.values()):
+        layer = chapter_03._layer(kind, D, 4)
+        assert layer(x).shape == x.shape
+        if kind in chapter_03.RIGHT:
+            assert three_questions(layer, D)
+            continue
+        sound = MultiHeadAttention(D, 4)
+        sound.load_state_dict(layer.state_dict())
+        assert not torch.allclose(layer(x), sound(x), atol=1e-3)
+
+
+def test_the_chapters_rotation_moves_the_packages_positions():
+    places = SinCosPositions((5, 6), 32).table[0].reshape(5, 6, 32)
+    W = RIGHT["3.3"][0](32, 2, -1)
+    torch.testing.assert_close((places @ W)[:3, 1:], places[2:, :-1], atol=1e-5, rtol=0)
