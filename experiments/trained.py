@@ -1,0 +1,41 @@
+"""One ViT of 205,000 parameters, trained on Fashion-MNIST, for the readers of chapter 08 to look into.
+
+The model, the recipe and the first seed of the experiment fashion_mnist. The
+weights are stored beside the result, as book/results/trained.safetensors.
+"""
+
+from dataclasses import asdict, replace
+
+import torch
+
+from experiments import RESULTS, checkpoint
+from experiments.fashion_mnist import MODEL, RECIPE, THREADS
+from vitnb import ViT
+from vitnb.data import load
+from vitnb.training import ProgressBar, evaluate, fit
+from vitnb.vit import count_parameters
+from vitnb.weights import save
+
+SEEDS = [0]
+CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
+
+
+def run() -> dict:
+    data = load("fashion_mnist")
+    if data.name != "fashion_mnist":
+        raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(SEEDS[0])
+    model = ViT(MODEL)
+    recipe = replace(RECIPE, seed=SEEDS[0])
+    history = fit(model, data, recipe, [ProgressBar()], checkpoint(f"trained-{SEEDS[0]}"))
+    test = evaluate(model, data.normalize(data.test_images), data.test_labels)
+    save(model, RESULTS / "trained.safetensors")
+    return {
+        "parameters": count_parameters(model),
+        "classes": list(data.classes),
+        "test_accuracy": round(test.accuracy, 4),
+        "test_loss": round(test.loss, 4),
+        "training_seconds": round(history.seconds, 1),
+        "steps": len(history.losses),
+    }

@@ -1,0 +1,177 @@
+"""Looking inside: hand-made maps whose rollout, distance and similarity are known, and the trained model."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from vitnb import ViT, ViTConfig, data, record_attention
+from vitnb.inspection import (
+    attention_distance,
+    occlusion,
+    position_similarity,
+    rank_correlation,
+    rollout,
+    token_removal,
+    trained,
+)
+from vitnb.positions import sincos_table
+
+
+def random_maps(layers=3, B=2, h=4, T=7):
+    return [torch.randn(B, h, T, T).softmax(-1) for _ in range(layers)]
+
+
+def one_head(matrix):
+    return torch.as_tensor(matrix).float()[None, None]  # (1, 1, T, T)
+
+
+def test_rollout_of_identities_is_the_identity():
+    eye = torch.eye(5).expand(2, 3, 5, 5)
+    torch.testing.assert_close(rollout([eye] * 4), torch.eye(5).expand(2, 5, 5))
+
+
+def test_rollout_rows_sum_to_one():
+    torch.testing.assert_close(rollout(random_maps()).sum(-1), torch.ones(2, 7))
+
+
+def test_rollout_puts_the_last_layer_on_the_left():
+    a, b = random_maps(2)
+    assert (rollout([a, b]) - rollout([b, a])).abs().max() > 0.01
+    # Layer 1: token 0 hears token 1. Layer 2: token 2 hears token 0. So a quarter of token 2 comes from token 1.
+    first, second = one_head([[0, 1, 0], [0, 1, 0], [0, 0, 1]]), one_head([[1, 0, 0], [0, 1, 0], [1, 0, 0]])
+    torch.testing.assert_close(rollout([first, second])[0, 2], torch.tensor([0.25, 0.25, 0.5]))
+    assert rollout([second, first])[0, 2, 1] == 0
+
+
+def test_rollout_is_the_map_of_a_network_without_values():
+    maps, tokens = random_maps(), torch.randn(2, 7, 5)
+    x = tokens
+    for weights in maps:
+        x = 0.5 * x + 0.5 * weights.mean(1) @ x
+    torch.testing.assert_close(rollout(maps) @ tokens, x)
+
+
+@pytest.mark.parametrize("side, uniform", [(7, 3.61), (4, 2.01)])
+def test_uniform_attention_has_a_known_distance(side, uniform):
+    N = side * side
+    even = torch.full((2, 3, N, N), 1 / N)
+    assert attention_distance([even], side, 0).shape == (1, 3)
+    assert attention_distance([even], side, 0)[0, 0].item() == pytest.approx(uniform, abs=0.005)
+    assert attention_distance([even], side, 0, patch_size=7)[0, 0].item() == pytest.approx(7 * uniform, abs=0.04)
+
+
+def test_left_neighbour_and_self_have_distance_one_and_zero():
+    rows, cols = 3, 5
+    n = torch.arange(rows * cols)
+    left = torch.where(n % cols > 0, n - 1, n + 1)  # in the first column, the right one
+    maps = [one_head(torch.eye(15)[left]), one_head(torch.eye(15))]
+    assert attention_distance(maps, (rows, cols), 0).tolist() == [[1.0], [0.0]]
+    assert attention_distance(maps, (rows, cols), 0, patch_size=4).tolist() == [[4.0], [0.0]]
+
+
+def test_rows_and_columns_of_the_grid_are_not_swapped():
+    below = one_head(torch.eye(15).roll(5, dims=1))  # the patch below, on a grid of 3 x 5
+    below[0, 0, 10:] = torch.eye(15)[5:10]  # in the last row, the one above
+    assert attention_distance([below], (3, 5), 0).item() == 1
+    assert attention_distance([below], (5, 3), 0).item() > 1
+
+
+def test_prefix_tokens_have_no_distance():
+    N = 16
+    with_cls = torch.full((1, 1, 1 + N, 1 + N), 0.01)
+    with_cls[..., 0] = 1 - 0.01 * N  # nearly all on cls, the rest even
+    even = torch.full((1, 1, N, N), 1 / N)
+    torch.testing.assert_close(attention_distance([with_cls], 4), attention_distance([even], 4, 0))
+
+
+def test_similarity_of_waves_falls_with_distance_and_leaves_cls_out():
+    table = torch.cat([torch.randn(1, 1, 64), sincos_table((4, 4), 64)], dim=1)
+    similarity = position_similarity(table)
+    assert similarity.shape == (16, 16)
+    torch.testing.assert_close(similarity.diagonal(), torch.ones(16))
+    assert similarity[0, 1] > similarity[0, 2] > similarity[0, 15]
+    assert position_similarity(table, 0).shape == (17, 17)
+
+
+def test_rank_correlation_counts_order_and_shares_ties():
+    a = torch.tensor([[1.0, 2, 3, 4], [1, 2, 3, 4], [0, 0, 1, 2], [5, 5, 5, 5]])
+    b = torch.tensor([[10.0, 20, 30, 400], [4, 3, 2, 1], [0, 0, 2, 1], [1, 2, 3, 4]])
+    first, second, ties, flat = rank_correlation(a, b).tolist()
+    assert first == pytest.approx(1) and second == pytest.approx(-1)
+    assert ties == pytest.approx(7 / 9)  # ranks 1.5, 1.5, 3, 4 and 1.5, 1.5, 4, 3
+    assert math.isnan(flat)
+
+
+def patchwork(pool="cls"):
+    """A model, images and labels; height unlike width."""
+    torch.manual_seed(0)
+    config = ViTConfig(img_size=(8, 12), patch_size=4, embed_dim=16, depth=2, pos_std=1.0, global_pool=pool)
+    return ViT(config).eval(), torch.randn(3, 1, 8, 12), torch.tensor([1, 0, 9])
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean", "attn"])
+def test_occlusion_and_removal_by_hand(pool):
+    model, images, labels = patchwork(pool)
+    before = model(images)[range(3), labels]
+    covered = images.clone()
+    covered[:, :, 4:8, 8:12] = 0.5  # the last of 2 x 3 patches
+    painted = occlusion(model, images, labels, 0.5)
+    assert painted.shape == (3, 6) and not painted.requires_grad
+    torch.testing.assert_close(painted[:, 5], (before - model(covered)[range(3), labels]).detach())
+
+    removed = token_removal(model, images, labels)
+    tokens = model.embed(images)[:, :-1]  # without the last
+    for block in model.blocks:
+        tokens = block(tokens)
+    after = model.forward_head(model.norm(tokens))[range(3), labels]
+    torch.testing.assert_close(removed[:, 5], (before - after).detach())
+
+
+def test_a_patch_that_already_has_the_colour_does_not_matter():
+    model, images, labels = patchwork()
+    images[:, :, :4, :4] = 0.5
+    assert occlusion(model, images, labels, 0.5)[:, 0].abs().max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: rollout([]), "maps is empty"),
+        (lambda: rollout([torch.rand(2, 3, 5, 5)]), "use a softmax over the last axis"),
+        (lambda: rollout([torch.randn(2, 3, 5, 5).softmax(-2)]), "use a softmax over the last axis"),
+        (lambda: rollout([torch.full((1, 1, 2, 2), math.nan)]), "use a softmax over the last axis"),
+        (lambda: rollout([torch.eye(5)]), r"must have the 4 dimensions \(B, h, T, T\), got shape \(5, 5\)"),
+        (lambda: rollout(random_maps(1) + random_maps(1, T=6)), "use the maps of one forward pass"),
+        (lambda: attention_distance(random_maps(), 3), "maps of 7 tokens are not 1 . 3 x 3"),
+        (lambda: attention_distance(random_maps(), (2, 3), patch_size=0), "patch_size must be above 0"),
+        (lambda: position_similarity(torch.randn(2, 5, 8)), r"table \(2, 5, 8\) does not hold"),
+        (lambda: position_similarity(torch.randn(1, 5, 8), 5), "at least one place"),
+        (lambda: rank_correlation(torch.rand(2, 3), torch.rand(3, 2)), "must both have shape"),
+        (lambda: occlusion(*patchwork()[:2], torch.tensor([1])), r"labels have shape \(1,\) for 3 images"),
+        (lambda: token_removal(*patchwork()[:2], torch.tensor([1])), r"labels have shape \(1,\) for 3 images"),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_the_trained_model_is_the_one_that_was_measured():
+    model, stored = trained(), data.result("trained")
+    assert not model.training
+    assert model.config == ViTConfig(**stored["config"]["model"])
+    assert sum(p.numel() for p in model.parameters()) == stored["result"]["parameters"]
+    assert stored["result"]["test_accuracy"] > 0.89
+    file = Path(__file__).parents[1] / "book" / "results" / "trained.safetensors"
+    assert file.stat().st_size < 1_500_000
+    with record_attention(model) as maps:
+        assert model(torch.zeros(2, 1, 28, 28)).isfinite().all()
+    assert len(maps) == 4 and attention_distance(maps, 4).shape == (4, 4)
+
+
+def test_without_the_file_it_says_how_to_make_it(monkeypatch):
+    monkeypatch.setattr(Path, "is_file", lambda self: False)
+    with pytest.raises(FileNotFoundError, match="python -m experiments trained"):
+        trained()
