@@ -1,4 +1,4 @@
-"""A plain ViT learns Fashion-MNIST on two CPU cores: at least 90 % within ten minutes.
+"""A plain ViT learns Fashion-MNIST on two CPU cores: at least 90 % of the test pictures, in minutes.
 
 The small model of chapter 07, trained from scratch with three seeds; the
 result of each seed is the accuracy after its last step.
@@ -9,6 +9,7 @@ from dataclasses import asdict
 from statistics import mean, stdev
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from experiments import checkpoint, thin
 from vitnb import ViT, ViTConfig
@@ -16,8 +17,8 @@ from vitnb.data import Dataset, load
 from vitnb.training import ProgressBar, Recipe, evaluate, fit
 
 MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
-RECIPE = Recipe(epochs=14, shift=0)
-THREADS = 1  # with tensors this small a second thread costs more than it brings
+RECIPE = Recipe(epochs=18)
+THREADS = 2
 SEEDS = [0, 1, 2]
 CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
 
@@ -46,7 +47,8 @@ def one(data: Dataset, seed: int) -> dict:
     model = ViT(MODEL)
     recipe = Recipe(**asdict(RECIPE) | {"seed": seed})
     start = time.process_time()
-    history = fit(model, data, recipe, [ProgressBar()], checkpoint(f"fashion_mnist-{seed}"))
+    with sdpa_kernel(SDPBackend.MATH):  # on a CPU, with 17 tokens, plain products beat the fused kernel
+        history = fit(model, data, recipe, [ProgressBar()], checkpoint(f"fashion_mnist-{seed}"))
     cpu_seconds = time.process_time() - start
     test = evaluate(model, data.normalize(data.test_images), data.test_labels)
     confusion = test.confusion

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 import torch
 from torch import Tensor
 
-from experiments.fashion_mnist import MODEL, THREADS
+from experiments.trained import MODEL
 from vitnb import ViT, patchify, record_attention
 from vitnb.data import Dataset, load
 from vitnb.inspection import (
@@ -23,7 +23,8 @@ from vitnb.inspection import (
 )
 from vitnb.training import ProgressBar, Recipe, fit
 
-RECIPE = Recipe(epochs=4, shift=0)
+RECIPE = Recipe(epochs=4)
+THREADS = 1
 TRAIN, LOOK = 12_800, 500  # pictures to learn from, and to look at
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {

@@ -26,13 +26,15 @@ ARMS = {
     "sin-cos": {"pos_embed": "sincos"},
 }
 RECIPE = Recipe(epochs=5)
-PICTURES = 10_000
+PICTURES = 8_000
+TEST_PICTURES = 5_000
 SIZES = [21, 28, 35, 42]
 SIZE_TEST = 2_000  # test pictures for each size: more tokens, more time
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
     "data": "fashion_mnist",
     "pictures": PICTURES,
+    "test_pictures": TEST_PICTURES,
     "device": "cpu",
     "model": MODEL.to_dict(),
     "arms": ARMS,
@@ -76,7 +78,7 @@ def run() -> dict:
     data = load("fashion_mnist")
     if data.name != "fashion_mnist":
         raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
-    data = data.subset(PICTURES)
+    data = data.subset(PICTURES, test=TEST_PICTURES)
     results = {arm: [one(data, arm, seed) for seed in SEEDS] for arm in ARMS}
     with_table = [arm for arm in ARMS if arm != "none"]
     return {

@@ -3,7 +3,16 @@
 One module per chapter, one function per exercise; engine.py runs them.
 """
 
-from vitnb.checks import chapter_01, chapter_02, chapter_03, chapter_04, chapter_05, chapter_06, chapter_07  # noqa: F401  (they register their exercises)
+from vitnb.checks import (  # noqa: F401  (they register their exercises)
+    chapter_01,
+    chapter_02,
+    chapter_03,
+    chapter_04,
+    chapter_05,
+    chapter_06,
+    chapter_07,
+    chapter_08,
+)
 from vitnb.checks.engine import check
 
 __all__ = ["check"]
