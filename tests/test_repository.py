@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import notebooks
@@ -59,3 +60,9 @@ def test_requirements_are_exact():
     assert all(re.fullmatch(r"[\w-]+==[\w.]+", package) for package in packages), packages
     locked = (ROOT / "constraints.txt").read_text().lower().split()
     assert [package for package in packages if package.lower() not in locked] == []
+
+
+def test_every_folder_of_the_package_is_installed():
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {f"vitnb.{init.parent.name}" for init in ROOT.glob("vitnb/*/__init__.py")}
+    assert {"vitnb", "vitnb.results"} | folders == set(listed)
