@@ -497,6 +497,8 @@ axis.set(ylabel="test accuracy (%)", ylim=(0, 100))
 axis.legend(loc="upper right", ncols=2);
 
 # %% [markdown]
+# <!-- Written before the measurement: to be checked against book/results/positions.json. -->
+#
 # Without positions nothing is lost, as it must be. The surprise is the next one: the model with the quiet table has been told in every step where each patch is, and still keeps most of its accuracy on heaps of patches. It has a table and hardly reads it. The two loud ones do read theirs, and the shuffle costs them dearly.
 #
 # To lose much here is no fault: it shows that a model relies on *where* things are. Whether that pays is the other column, on ordered pictures. So the spread of 1 is not a bug but a choice. The place is heard from the first step on, and the content half as clearly. This training is short; a longer one gives the quiet table more time to grow.
@@ -565,6 +567,8 @@ axes[0].set_ylabel("test accuracy (%)")
 axes[0].legend(loc="lower left");
 
 # %% [markdown]
+# <!-- Written before the measurement: to be checked against book/results/positions.json. -->
+#
 # Two things to see. Away from 28 pixels every curve falls, with the right table, too: the clothes now fill more patches, or fewer, than in any picture of the training. That is why one trains a little further at the new size, as the paper does. (It finds that more pixels help. Here they cannot: our larger pictures hold nothing that the small ones did not.)
 #
 # And the wrong table costs most where positions are loud, and next to nothing where they are quiet. A model that does not read its table is not harmed by a torn one. So accuracy may not tell you that your resizing is wrong; the four properties above do.
