@@ -11,6 +11,7 @@ from vitnb.checks import (  # noqa: F401  (they register their exercises)
     chapter_05,
     chapter_06,
     chapter_07,
+    chapter_08,
 )
 from vitnb.checks.engine import check
 
