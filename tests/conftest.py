@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, Route, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Request, Route, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -132,6 +132,20 @@ def visit(browser: Browser, server: str, site: Path) -> Iterator[Callable[..., t
     yield open_page
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def live(visit: Callable[..., tuple[Page, Watch]]) -> Callable[..., tuple[Locator, Page, Watch]]:
+    """A function that opens a page and wakes a live figure: live("book/01-patchify.html", 0) -> figure, page, watch."""
+
+    def wake(path: str, number: int = 0, **options: bool | int) -> tuple[Locator, Page, Watch]:
+        page, watch = visit(path, **options)
+        frame = page.locator(".live-figure").nth(number)
+        frame.scroll_into_view_if_needed()
+        frame.locator(".vf, .figure-failed").first.wait_for()
+        return frame, page, watch
+
+    return wake
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -39,7 +39,10 @@ KEPT_METADATA = {
     "notebook": ("accelerator", "mystnb", "widgets"),
     "cell": ("cellView", "jupyter", "mystnb", "slideshow", "tags"),
 }
-WIDGETS = "application/vnd.jupyter.widget-state+json"
+WIDGETS, VIEW = "application/vnd.jupyter.widget-state+json", "application/vnd.jupyter.widget-view+json"
+# What the live figures of a page may weigh, in bytes; a page with a whole model may weigh more.
+MAX_STATE, MAX_STATE_WITH_MODEL = 600_000, 2_500_000
+WITH_MODEL = ("index", "08-looking-inside")
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:home|mnt|opt|private|root|tmp|Users|usr|var|work|content)/\w")
 
 
@@ -93,6 +96,7 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
         extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(folder)}},
     ).execute()
+    drop_unseen_models(notebook)
 
 
 def tidy(notebook: NotebookNode) -> str:
@@ -107,10 +111,51 @@ def tidy(notebook: NotebookNode) -> str:
         )
     nbformat.validate(notebook)
     text = nbformat.writes(notebook)
-    widgets = notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
-    for number, model in enumerate(widgets):  # random ids, in order of creation
+    for number, model in enumerate(models(notebook)):  # random ids, in order of creation
         text = text.replace(model, f"{number:032x}")
     return json.dumps(json.loads(text), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+
+def models(notebook: NotebookNode) -> NotebookNode:
+    """Return the stored state of all widgets: id -> model."""
+    return notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
+
+
+def views(notebook: NotebookNode) -> list[tuple[int, str]]:
+    """Return the widgets that the outputs show: number of the cell, id of the model."""
+    outputs = [(number, output) for number, cell in enumerate(notebook.cells) for output in cell.get("outputs", [])]
+    return [(number, output.data[VIEW]["model_id"]) for number, output in outputs if VIEW in output.get("data", {})]
+
+
+def drop_unseen_models(notebook: NotebookNode) -> None:
+    """Keep the widgets that an output shows and those that they refer to."""
+    stored, seen = models(notebook), set()
+    todo = [model for _, model in views(notebook)]
+    while todo:
+        model = todo.pop()
+        if model in stored and model not in seen:
+            seen.add(model)
+            todo += re.findall(r"IPY_MODEL_(\w+)", json.dumps(stored[model]))
+    for model in set(stored) - seen:
+        del stored[model]
+    if not stored:
+        notebook.metadata.pop("widgets", None)
+
+
+def dead_figures(notebook: NotebookNode, name: str) -> list[str]:
+    """Return which figures would not come alive in the page, and whether all together are too heavy."""
+    stored = models(notebook)
+    found = [
+        f"cell {number} shows a figure whose state is not stored: store it by tools/notebooks.py, not from JupyterLab"
+        for number, model in views(notebook)
+        if model not in stored
+    ]
+    size, limit = len(json.dumps(stored)), MAX_STATE_WITH_MODEL if name in WITH_MODEL else MAX_STATE
+    if size > limit:
+        heaviest = max(stored.values(), key=lambda model: len(json.dumps(model)))
+        kind = heaviest.state.get("_anywidget_id", heaviest.get("model_name", "")).split(".")[-1]
+        found.append(f"the figures take {size:,} bytes, the limit is {limit:,}; the heaviest is {kind}")
+    return found
 
 
 def output_texts(cell: NotebookNode) -> list[str]:
@@ -123,9 +168,11 @@ def output_texts(cell: NotebookNode) -> list[str]:
     return texts
 
 
-def faults(notebook: NotebookNode) -> list[str]:
-    """Return why the outputs of a notebook must not be published."""
-    found = []
+def faults(notebook: NotebookNode, name: str = "") -> list[str]:
+    """Return why the outputs of the notebook with this name must not be published."""
+    found = dead_figures(notebook, name)
+    if path := ABSOLUTE_PATH.search(json.dumps(models(notebook))):
+        found.append(f"a figure names a path of one machine: {path[0]}")
     for number, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", []):
             if output.get("name") == "stderr":
@@ -153,7 +200,7 @@ def run(path: Path, check: bool, root: Path = ROOT) -> list[str]:
         execute(notebook, path.parent)
     except CellExecutionError as error:
         return [str(error)]
-    found = faults(notebook)
+    found = faults(notebook, path.stem)
     if found:
         return found
     text = tidy(notebook)

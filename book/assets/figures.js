@@ -1,0 +1,127 @@
+// Runs the live figures of a page from the state that its notebook stored: no kernel, no network.
+// A figure is an anywidget: the text of a module (_esm), a style sheet (_css) and the values of its traits.
+// This is no module itself: browsers refuse module files to a page that was opened from the disk.
+(() => {
+  const KIND = "application/vnd.jupyter.widget";
+  const scripts = (what) => document.querySelectorAll(`script[type="${KIND}-${what}+json"]`);
+  const models = new Map();
+  const modules = new Map();
+  let stored;
+
+  /** What a figure expects of Jupyter, without a kernel behind it. */
+  class Model {
+    constructor(traits) {
+      this.traits = traits;
+      this.listeners = new Map();
+      this.widget_manager = { get_model: async (id) => find(id) };
+    }
+
+    get(name) {
+      return this.traits[name];
+    }
+
+    set(name, value) {
+      if (typeof name === "object") {
+        for (const [key, one] of Object.entries(name)) this.set(key, one);
+      } else if (this.traits[name] !== value) {
+        this.traits[name] = value;
+        this.tell(`change:${name}`, value);
+        this.tell("change");
+      }
+    }
+
+    tell(event, value) {
+      for (const listener of new Set(this.listeners.get(event)))
+        listener({ changed: value }, value);
+    }
+
+    on(names, listener) {
+      for (const name of names.split(/\s+/)) {
+        if (!this.listeners.has(name)) this.listeners.set(name, new Set());
+        this.listeners.get(name).add(listener);
+      }
+    }
+
+    off(names, listener) {
+      for (const name of names ? names.split(/\s+/) : this.listeners.keys()) {
+        if (listener) this.listeners.get(name)?.delete(listener);
+        else this.listeners.delete(name);
+      }
+    }
+
+    save_changes() {}
+
+    send() {}
+  }
+
+  function decode(text) {
+    return new DataView(Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
+  }
+
+  /** The model with this id, made from the stored state when it is first asked for. */
+  function find(id) {
+    if (models.has(id)) return models.get(id);
+    stored ??= Object.assign(
+      {},
+      ...[...scripts("state")].map((script) => JSON.parse(script.textContent).state),
+    );
+    if (!stored[id]) throw Error("the page holds no state for it");
+    const { state, buffers = [] } = stored[id];
+    for (const { path, data } of buffers) {
+      const holder = path.slice(0, -1).reduce((part, key) => part[key], state);
+      holder[path.at(-1)] = decode(data);
+    }
+    models.set(id, new Model(state));
+    return models.get(id);
+  }
+
+  /** The module of a figure; the same text is loaded once, the same style sheet added once. */
+  function load(text, css) {
+    if (!modules.has(text)) {
+      const sheet = document.createElement("style");
+      sheet.textContent = css ?? "";
+      document.head.append(sheet);
+      const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+      modules.set(
+        text,
+        import(address).then(({ default: made }) => (typeof made === "function" ? made() : made)),
+      );
+    }
+    return modules.get(text);
+  }
+
+  /** Put the live figure where its still picture is; if it fails, say so below the picture. */
+  async function start(frame, id) {
+    const place = document.createElement("div");
+    frame.append(place);
+    try {
+      const model = find(id);
+      const { signal } = new AbortController();
+      const figure = await load(model.get("_esm"), model.get("_css"));
+      model.ready ??= figure.initialize?.({ model, signal });
+      await model.ready;
+      await figure.render({ model, el: place, signal });
+      frame.replaceChildren(place);
+    } catch (error) {
+      place.className = "figure-failed";
+      place.textContent = `This figure could not start in your browser: ${error.message}.`;
+      console.error(error);
+    }
+  }
+
+  const watch = new IntersectionObserver(
+    (entries) => {
+      for (const { isIntersecting, target } of entries) {
+        if (!isIntersecting) continue;
+        watch.unobserve(target);
+        start(target, target.dataset.model);
+      }
+    },
+    { rootMargin: "400px" },
+  );
+  for (const script of scripts("view")) {
+    const frame = script.parentElement;
+    frame.dataset.model = JSON.parse(script.textContent).model_id;
+    watch.observe(frame);
+  }
+})();

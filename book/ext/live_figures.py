@@ -1,0 +1,71 @@
+"""Figures that live in the page: their still pictures, the script that wakes them, controls that need Python."""
+
+import json
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+KIND = "application/vnd.jupyter.widget"
+VIEW, STATE = f"{KIND}-view+json", f"{KIND}-state+json"
+SLEEPS = """<p class="figure-sleeps">This control needs Python: it comes alive in Colab or JupyterLab.
+Here you see what it last showed.</p>"""
+
+
+def last_shown(model: str, models: dict) -> list[dict]:
+    """Return the outputs that a control, such as interact's, holds inside."""
+    traits = models.get(model, {}).get("state", {})
+    children = [child.removeprefix("IPY_MODEL_") for child in traits.get("children") or []]
+    return [*traits.get("outputs", []), *(output for child in children for output in last_shown(child, models))]
+
+
+def replace_controls(notebook: dict) -> None:
+    """Put in place of a control that needs Python what it last showed, and a line that says where it works."""
+    models = notebook["metadata"].get("widgets", {}).get(STATE, {}).get("state", {})
+    note = {"output_type": "display_data", "metadata": {}, "data": {"text/html": SLEEPS}}
+    for cell in notebook["cells"]:
+        outputs = cell.get("outputs", [])
+        for output in list(outputs):
+            model = output.get("data", {}).get(VIEW, {}).get("model_id")
+            if model in models and models[model]["model_module"] != "anywidget":
+                place = outputs.index(output)
+                outputs[place : place + 1] = [*last_shown(model, models), note]
+
+
+def prepare_source(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Replace the controls of a notebook that need Python."""
+    if VIEW in source[0] and str(app.env.doc2path(docname)).endswith(".ipynb"):
+        notebook = json.loads(source[0])
+        replace_controls(notebook)
+        source[0] = json.dumps(notebook)
+
+
+class StillPictures(SphinxPostTransform):
+    """Keep the still picture of a live figure in the page: it shows until a script runs, and where none does."""
+
+    default_priority = 3  # before myst-nb takes one kind of each output
+    formats = ("html",)
+
+    def run(self, **kwargs: object) -> None:
+        """Put the picture and the view of each live figure into one frame."""
+        for bundle in list(self.document.findall(nodes.container)):
+            kinds = {child.get("mime_type"): child for child in bundle.children if isinstance(child, nodes.container)}
+            if bundle.get("nb_element") == "mime_bundle" and VIEW in kinds:
+                still = kinds["image/png"].children if "image/png" in kinds else []
+                frame = nodes.container("", *still, *kinds[VIEW].children, classes=["live-figure"])
+                kinds[VIEW].children = []
+                kinds[VIEW].append(frame)
+
+
+def add_script(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
+    """Load the script where a page has a live figure."""
+    if f'type="{VIEW}"' in context.get("body", ""):
+        app.add_js_file("figures.js", loading_method="defer")
+
+
+def setup(app: Sphinx) -> dict:
+    """Register the extension."""
+    app.add_post_transform(StillPictures)
+    app.connect("source-read", prepare_source)
+    app.connect("html-page-context", add_script)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

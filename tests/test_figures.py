@@ -1,0 +1,359 @@
+"""The live figures: in Python, and in the built pages with no network, by mouse, key and touch."""
+
+import base64
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import live_figures
+import nbformat
+import notebooks
+import pytest
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from vitnb import patchify
+from vitnb.figures import PatchExplorer
+
+ROOT = Path(__file__).resolve().parents[1]
+VIEW, STATE = live_figures.VIEW, live_figures.STATE
+# All that a canvas shows, as one number.
+INK = """canvas => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data
+  .reduce((sum, value) => (31 * sum + value) | 0, 7)"""
+
+
+def ink(figure):
+    """What the canvases of a figure show: one number each."""
+    figure.page.evaluate("new Promise(requestAnimationFrame)")
+    figure.page.evaluate("new Promise(requestAnimationFrame)")
+    return [canvas.evaluate(INK) for canvas in figure.locator("canvas").all()]
+
+
+def drag(slider, start, end):
+    """Drag the knob of a slider with the mouse, between two shares of its width."""
+    box, mouse = slider.bounding_box(), slider.page.mouse
+    y, radius = box["y"] + box["height"] / 2, 8
+    at = [box["x"] + radius + share * (box["width"] - 2 * radius) for share in (start, end)]
+    mouse.move(at[0], y)
+    mouse.down()
+    mouse.move(at[1], y, steps=5)
+    mouse.up()
+
+
+def touch(element, x, y):
+    """Tap at a place of an element, given as shares of its width and height."""
+    box = element.bounding_box()
+    element.tap(position={"x": x * box["width"], "y": y * box["height"]})
+
+
+def unsound(figure, page):
+    """What axe finds wrong with a figure in use."""
+    results = Axe().run(page, {"include": [".live-figure"]})
+    return results.generate_report() if results.violations_count else ""
+
+
+# ---- Python
+
+
+def test_javascript_becomes_one_module():
+    text = PatchExplorer._esm
+    assert text.count("export ") == text.count("export default ") == 1
+    assert not re.search(r"^import ", text, re.MULTILINE)
+    assert text.index("function h(") < text.index("function cutRight(")
+
+
+def test_figure_has_a_fixed_text_and_a_still_picture(monkeypatch):
+    explorer = PatchExplorer()
+    bundle = explorer._repr_mimebundle_()[0]
+    assert bundle["text/plain"] == repr(explorer) == repr(PatchExplorer(patch_size=8))
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    assert bundle["image/png"] == PatchExplorer()._repr_mimebundle_()[0]["image/png"]
+    assert VIEW in bundle
+    monkeypatch.setitem(sys.modules, "google.colab", object())
+    assert "image/png" not in explorer._repr_mimebundle_()[0]
+
+
+def test_explorer_carries_the_pictures_exactly():
+    images = {"a": torch.rand(3, 8, 12), "b": torch.randint(256, (1, 6, 4), dtype=torch.uint8)}
+    explorer = PatchExplorer(images, patch_size=2)
+    assert explorer.shapes == [[3, 8, 12], [1, 6, 4]]
+    first, second = (255 * images["a"]).round().byte(), images["b"]
+    assert explorer.pixels == first.numpy().tobytes() + second.numpy().tobytes()
+    explorer.picture, explorer.patch_size = 1, 1
+    explorer.picture = 0
+    explorer.patch_size = 4
+    explorer.picture = 1
+    assert explorer.patch_size == 2  # the nearest that cuts 6 x 4
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: PatchExplorer({}), ValueError, ["pictures", "empty", "sample_image"]),
+        (lambda: PatchExplorer({"a": [1]}), TypeError, ["pictures['a']", "list", "as_tensor"]),
+        (lambda: PatchExplorer({"a": torch.zeros(1, 3, 8, 8)}), ValueError, ["(1, 3, 8, 8)", "3"]),
+        (lambda: PatchExplorer({"a": torch.zeros(2, 8, 8)}), ValueError, ["channels", "(2, 8, 8)", "(3, 96, 96)"]),
+        (lambda: PatchExplorer({"a": torch.full((1, 8, 8), math.nan)}), ValueError, ["[0, 1]", "nan", "clamp"]),
+        (lambda: PatchExplorer({"a": torch.full((1, 8, 8), 2.0)}), ValueError, ["[0, 1]", "2", "clamp"]),
+        (lambda: PatchExplorer({"a": torch.zeros(1, 8, 8).int()}), TypeError, ["int32", "byte"]),
+        (lambda: PatchExplorer({"a": torch.zeros(3, 5000, 8000)}), ValueError, ["5000 x 8000", "sample_image"]),
+        (lambda: PatchExplorer({"a": torch.zeros(1, 7, 8)}), ValueError, ["7 and 8", "96 x 96"]),
+        (lambda: PatchExplorer(patch_size=5), ValueError, ["patch_size 5", "96 x 96", "6, 8"]),
+        (lambda: PatchExplorer(patch_size="5"), TypeError, ["patch_size", "'5'", "4"]),
+        (lambda: PatchExplorer(width=0), ValueError, ["width", "0", "at least 1"]),
+        (lambda: setattr(PatchExplorer(), "patch_size", 7), ValueError, ["patch_size 7", "6, 8"]),
+        (lambda: setattr(PatchExplorer(), "picture", 3), ValueError, ["picture", "3", "0"]),
+        (lambda: setattr(PatchExplorer(), "row", 96), ValueError, ["row", "96", "95"]),
+    ],
+)
+def test_bad_input_is_refused_with_words(call, error, words):
+    with pytest.raises(error) as caught:
+        call()
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+# ---- JavaScript
+
+
+def test_javascript_arithmetic():
+    node = shutil.which("node")
+    if not node:
+        message = "no Node on this machine: the tests of the figures' arithmetic did not run"
+        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+    tests = sorted((ROOT / "tests").glob("*.test.mjs"))
+    result = subprocess.run([node, "--test", *tests], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert re.search(r"pass [1-9]", result.stdout)
+
+
+# ---- In the page
+
+PAGE = "book/01-patchify.html"
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_patch_explorer_by_mouse_and_key(live, from_file):
+    figure, page, watch = live(PAGE, from_file=from_file)
+    size, pad, says = figure.locator("input[type=range]"), figure.locator(".vf-pad"), figure.get_by_role("status")
+    expect(size).to_have_attribute("aria-valuetext", re.compile(" 36 tokens"))
+    before = ink(figure)
+    pad.scroll_into_view_if_needed()
+    box = pad.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 95.5 / 96, box["y"] + box["height"] * 0.5 / 96)  # the corner, top right
+    expect(says).to_contain_text("row 0, column 95 belongs to token 5 of 0 to 35, at places 15, 271 and 527 of its 768")
+    hovered = ink(figure)
+    assert all(now != then for now, then in zip(hovered, before, strict=True))
+    pad.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Shift+ArrowLeft")
+    expect(says).to_contain_text("row 1, column 79 belongs to token 4")
+    # red of row 1, column 79: number 96 + 79 = 175 in storage, of tokens of 768 numbers
+    expect(says).to_contain_text("red, green and blue land in tokens 0, 12 and 24")
+    assert ink(figure) != hovered
+    before = ink(figure)
+    drag(size, 0.7, 0)
+    expect(size).to_have_attribute("aria-valuetext", re.compile(" 9,216 tokens"))
+    assert "261 GFLOP (66.7\u00a0%)" in figure.locator("dl").inner_text()  # 4 * 9216 ** 2 * 768
+    size.focus()
+    page.keyboard.press("ArrowRight")
+    expect(size).to_have_attribute("aria-valuetext", re.compile(" 2,304 tokens"))
+    assert ink(figure) != before
+    figure.get_by_label("gray").check()
+    expect(says).to_contain_text("at place") and "its value lands in token" in says.inner_text()
+    watch.assert_clean()
+
+
+def test_patch_explorer_agrees_with_patchify(live):
+    figure, page, _ = live(PAGE)
+    pad, says = figure.locator(".vf-pad"), figure.get_by_role("status")
+    pad.scroll_into_view_if_needed()
+    box = pad.bounding_box()
+    for row, column in ((3, 90), (50, 17), (95, 0)):
+        page.mouse.move(box["x"] + box["width"] * (column + 0.5) / 96, box["y"] + box["height"] * (row + 0.5) / 96)
+        page.evaluate("new Promise(requestAnimationFrame)")
+        text = says.inner_text()
+        token = int(re.search(r"token (\d+)", text)[1])
+        places = [int(place) for place in re.search(r"places (\d+), (\d+) and (\d+)", text).groups()]
+        marked = torch.zeros(1, 3, 96, 96, dtype=torch.uint8)
+        marked[0, :, row, column] = 1
+        assert patchify(marked, 16).nonzero().tolist() == [[0, token, place] for place in places]
+        torn = marked.reshape(1, 36, 768).nonzero()[:, 1].tolist()
+        assert "tokens {}, {} and {}".format(*torn) in text
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_patch_explorer_by_touch_on_a_phone(live, dark):
+    figure, page, watch = live(PAGE, width=390, touch=True, dark=dark)
+    size, before = figure.locator("input[type=range]"), ink(figure)
+    touch(figure.locator(".vf-pad"), 0.1, 0.9)
+    expect(figure.get_by_role("status")).to_contain_text("row 86, column 9 belongs to token 30")
+    tapped = ink(figure)
+    assert all(now != then for now, then in zip(tapped, before, strict=True))
+    touch(size, 0.98, 0.5)
+    expect(size).to_have_attribute("aria-valuetext", re.compile(" 4 tokens"))
+    assert ink(figure) != tapped
+    figure.get_by_label("addresses").tap()
+    expect(size).to_have_attribute("aria-valuetext", re.compile(" 4 tokens"))  # 24 x 24 in patches of 12
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert unsound(figure, page) == ""
+    watch.assert_clean()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_patch_explorer_is_accessible_and_follows_the_theme(live, dark):
+    figure, page, watch = live(PAGE, dark=dark)
+    figure.locator(".vf-pad").focus()
+    page.keyboard.press("ArrowDown")
+    assert unsound(figure, page) == ""
+    before = ink(figure)
+    page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
+    assert ink(figure) != before
+    assert unsound(figure, page) == ""
+    watch.assert_clean()
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (('"patch_size": 16', '"patch_size": 5'), "patches of 5 do not divide 96 × 96 pixels; 1, 2, 3"),
+        (('"patch_size": 16', '"patch_size": NaN'.replace("NaN", "null")), "patches of null do not divide"),
+        (('"picture": 0', '"picture": 9'), "there is no such picture"),
+        (('"shapes": [[3, 96, 96]', '"shapes": [[3, 96, 97]'), "its pictures should take"),
+        (("function build(", "function build(("), "This figure could not start in your browser"),
+        (('"state": {"0000', '"state": {"1111'), "the page holds no state for it"),
+    ],
+)
+def test_garbage_becomes_a_message_and_the_page_goes_on(live, change, words):
+    figure, page, watch = live(PAGE)
+
+    def damage(route):
+        text = route.fetch().text()
+        assert change[0] in text
+        route.fulfill(body=text.replace(*change), content_type="text/html")
+
+    page.route(f"**/{PAGE}", damage)
+    page.reload()
+    figure.scroll_into_view_if_needed()
+    expect(figure).to_contain_text(words)
+    assert page.locator("article h1").count() == 1
+    assert unsound(figure, page) == ""
+
+
+def test_without_scripts_there_is_the_still_picture(browser, server):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(server + PAGE)
+    still = page.locator(".live-figure img")
+    still.scroll_into_view_if_needed()
+    assert still.first.get_attribute("alt") and still.first.bounding_box()["width"] > 200
+    context.close()
+
+
+# ---- The page around the figures
+
+CLICKER = """
+function render({ model, el }) {
+  const button = document.createElement("button");
+  const show = () => (button.textContent = `clicked ${model.get("count")} of ${model.get("data").byteLength}`);
+  button.onclick = () => { model.set("count", model.get("count") + 1); model.save_changes(); };
+  model.on("change:count", show);
+  show();
+  el.append(button);
+}
+export default { render };
+"""
+
+
+def stored(module, state, buffers=()):
+    names = {"model_module": module, "model_module_version": "1", "model_name": "Model"}
+    return {**names, "state": state, "buffers": list(buffers)}
+
+
+def shown(*models):
+    cell = nbformat.v4.new_code_cell("figure", execution_count=1)
+    for model in models:
+        view = {"model_id": model, "version_major": 2, "version_minor": 0}
+        cell.outputs.append(nbformat.v4.new_output("display_data", {VIEW: view, "text/plain": "a widget"}))
+    return cell
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory):
+    """A small book with a widget of someone else, shown twice, one that fails, and a control that needs Python."""
+    folder = tmp_path_factory.mktemp("strangers")
+    buffer = {"path": ["data"], "data": base64.b64encode(b"12345").decode(), "encoding": "base64"}
+    output = nbformat.v4.new_output("display_data", {"text/plain": "shown last"})
+    models = {
+        "clicker": stored("anywidget", {"_esm": CLICKER, "_css": "", "count": 0}, [buffer]),
+        "broken": stored("anywidget", {"_esm": "export default { render() { throw Error('out of paper'); } };"}),
+        "box": stored("@jupyter-widgets/controls", {"children": ["IPY_MODEL_slider", "IPY_MODEL_output"]}),
+        "slider": stored("@jupyter-widgets/controls", {"value": 3}),
+        "output": stored("@jupyter-widgets/output", {"outputs": [output]}),
+    }
+    notebook = nbformat.v4.new_notebook(
+        metadata={"widgets": {STATE: {"version_major": 2, "version_minor": 0, "state": models}}},
+        cells=[nbformat.v4.new_markdown_cell("# One"), shown("clicker", "clicker"), shown("broken"), shown("box")],
+    )
+    for part in ("ext", "assets"):
+        shutil.copytree(ROOT / "book" / part, folder / "book" / part)
+    shutil.copy(ROOT / "_config.yml", folder)
+    (folder / "_toc.yml").write_text("format: jb-book\nroot: book/one\n")
+    (folder / "book" / "references.bib").touch()
+    nbformat.write(notebook, folder / "book" / "one.ipynb")
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "_build" / "html" / "book" / "one.html"
+
+
+def test_any_widget_runs_in_the_page(browser, strangers):
+    page = browser.new_page()
+    page.goto(strangers.as_uri())
+    buttons = page.get_by_role("button", name=re.compile("clicked"))
+    buttons.nth(1).wait_for()
+    buttons.first.click()
+    assert buttons.all_inner_texts() == ["clicked 1 of 5", "clicked 1 of 5"]  # shown twice, one model
+    page.get_by_text("This figure could not start in your browser: out of paper.").wait_for()
+    page.close()
+
+
+def test_a_control_that_needs_python_shows_what_it_last_showed(strangers):
+    html = strangers.read_text()
+    assert "shown last" in html
+    assert html.count("This control needs Python: it comes alive in Colab or JupyterLab.") == 1
+    assert len(re.findall(f'<script type="{re.escape(VIEW)}"', html)) == 3  # not the control's
+
+
+# ---- The gate
+
+
+def notebook_with(models, *cells):
+    widgets = {STATE: {"version_major": 2, "version_minor": 0, "state": models}}
+    return nbformat.from_dict(nbformat.v4.new_notebook(metadata={"widgets": widgets}, cells=list(cells)))
+
+
+def test_gate_refuses_a_dead_figure_and_a_heavy_one():
+    light, heavy = stored("anywidget", {"x": ""}), stored("anywidget", {"x": "y" * 700_000, "_anywidget_id": "a.Whale"})
+    assert notebooks.faults(notebook_with({"a": light}, shown("a"))) == []
+    assert "not stored" in notebooks.faults(notebook_with({"a": light}, shown("b")))[0]
+    assert "limit is 600,000; the heaviest is Whale" in notebooks.faults(notebook_with({"a": heavy}, shown("a")))[0]
+    assert notebooks.faults(notebook_with({"a": heavy}, shown("a")), "index") == []
+
+
+def test_tool_keeps_what_is_shown_and_the_same_bytes(tmp_path):
+    source = "from vitnb.figures import PatchExplorer\n\nunseen = PatchExplorer()\nPatchExplorer()"
+    cell = nbformat.v4.new_code_cell(source, metadata={"mystnb": {"image": {"alt": "Two pictures"}}})
+    path = tmp_path / "one.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# One"), cell]), path)
+    assert notebooks.run(path, check=False, root=tmp_path) == []
+    first = path.read_bytes()
+    kinds = [model["model_module"] for model in notebooks.models(nbformat.read(path, 4)).values()]
+    assert sorted(kinds) == ["@jupyter-widgets/base", "anywidget"]
+    assert notebooks.run(path, check=True, root=tmp_path) == []
+    assert path.read_bytes() == first
+    assert json.loads(first)["cells"]

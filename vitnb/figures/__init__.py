@@ -1,0 +1,9 @@
+"""Live figures: what the chapters show in words and tensors, to be touched.
+
+Each is an anywidget whose JavaScript needs neither Python nor a network: the
+same object works in JupyterLab, in Colab and in the page of the book.
+"""
+
+from vitnb.figures.patch_explorer import PatchExplorer
+
+__all__ = ["PatchExplorer"]

@@ -1,0 +1,103 @@
+"""What all live figures share: one module of JavaScript each, a still picture, a fixed text."""
+
+import base64
+import io
+import re
+import sys
+from pathlib import Path
+
+import anywidget
+import matplotlib.figure
+from matplotlib import pyplot as plt
+from PIL import Image
+from torch import Tensor
+
+from vitnb import plots
+from vitnb._validate import tensor
+
+HERE = Path(__file__).parent
+IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?!default )", re.MULTILINE)
+MAX_SIDE = 256
+
+
+def module(name: str) -> str:
+    """Return a file of this folder as one module: what it imports from this folder stands where the import stood.
+
+    A widget's JavaScript must be one text. In the folder the files stay plain
+    modules that import each other, as Node and the linter read them.
+    """
+    done = set()
+
+    def read(name: str) -> str:
+        if name in done:
+            return ""
+        done.add(name)
+        return IMPORT.sub(lambda found: read(found[1]), (HERE / name).read_text(encoding="utf-8"))
+
+    return EXPORT.sub("", read(name))
+
+
+def style(*names: str) -> str:
+    """Return common.css, which every figure needs, and other style sheets of this folder as one text."""
+    return "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("common.css", *names))
+
+
+class Figure(anywidget.AnyWidget):
+    """A figure that answers to the reader, in JupyterLab, in Colab and in the page of the book.
+
+    A subclass names its files (_esm = module("name.js"), _css = style()), has
+    a trait for all that its JavaScript needs and draws a still picture for
+    where no script runs: GitHub, PDF, print. Python may read and set the
+    traits; to redraw never needs Python.
+    """
+
+    _css = style()
+
+    def still(self) -> matplotlib.figure.Figure:
+        """Draw the picture that stands for the figure where no script runs."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}: a live figure; run this cell to bring it to life"  # nothing random in it
+
+    def _repr_mimebundle_(self, **kwargs: dict) -> tuple[dict, dict]:
+        data, metadata = super()._repr_mimebundle_(**kwargs)
+        if "google.colab" not in sys.modules:  # which of several kinds Colab would show is not documented
+            data["image/png"] = base64.b64encode(self._png()).decode()
+        return data, metadata
+
+    def _png(self) -> bytes:
+        with plt.rc_context():
+            plots.use_style()
+            figure = self.still()
+            large, small = io.BytesIO(), io.BytesIO()
+            figure.savefig(large, format="png")
+            plt.close(figure)  # or the notebook shows it a second time
+        Image.open(large).convert("RGB").quantize(128).save(small, format="png")
+        return small.getvalue()
+
+
+def image_bytes(name: str, image: Tensor) -> bytes:
+    """Return a picture (C, H, W), float in [0, 1] or uint8, as the bytes that common.js reads.
+
+    Raises: TypeError or ValueError if it is no such picture, or too large to travel in a page.
+    """
+    C, H, W = tensor(name, image, 3, "(C, H, W)").shape
+    if C not in (1, 3):
+        raise ValueError(
+            f"{name} must have 1 or 3 channels, got shape {tuple(image.shape)}: use (3, 96, 96), for example"
+        )
+    if not 2 <= min(H, W) <= max(H, W) <= MAX_SIDE:
+        raise ValueError(
+            f"{name} must have 2 to {MAX_SIDE} pixels a side, got {H} x {W}: use data.sample_image(96), for example"
+        )
+    if image.is_floating_point():
+        image = image.detach().float()
+        if not (image >= 0).logical_and(image <= 1).all():  # false for NaN, too
+            low, high = image.min().item(), image.max().item()
+            raise ValueError(f"{name} must lie in [0, 1], got {low:.3g} to {high:.3g}: use {name}.clamp(0, 1)")
+        image = (255 * image).round()
+    elif str(image.dtype) != "torch.uint8":
+        raise TypeError(f"{name} must be float in [0, 1] or uint8, got {image.dtype}: use {name}.byte()")
+    return image.byte().cpu().contiguous().numpy().tobytes()

@@ -1,0 +1,117 @@
+"""From a pixel to its patch, its token and its place in the vector (chapter 01)."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import matplotlib.figure
+import torch
+import traitlets
+from matplotlib import pyplot as plt
+from torch import Tensor
+
+from vitnb import data, plots
+from vitnb._validate import positive_int
+from vitnb.figures._base import Figure, image_bytes, module, style
+from vitnb.patches import unpatchify
+
+
+class PatchExplorer(Figure):
+    """Pick a pixel and see its patch, its token and its place in the vector, beside a cut by reshape alone.
+
+    pictures maps a name to a picture (C, H, W), float in [0, 1] or uint8, with
+    1 or 3 channels and at most 256 pixels a side; without it there are three.
+    width is the D of the block whose operations are counted.
+    picture, patch_size, row and column follow the reader's choice.
+
+    Raises: TypeError or ValueError if a picture is not as above or has no
+        patch side but 1, or if patch_size does not divide the first picture.
+    """
+
+    _esm = module("patch_explorer.js")
+    _css = style("patch_explorer.css")
+
+    names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    shapes = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)  # (C, H, W) each
+    pixels = traitlets.Bytes().tag(sync=True)  # all pictures, one behind the other
+    picture = traitlets.Int(0).tag(sync=True)
+    patch_size = traitlets.Int(16).tag(sync=True)
+    row = traitlets.Int(0).tag(sync=True)
+    column = traitlets.Int(0).tag(sync=True)
+    width = traitlets.Int(768).tag(sync=True)
+
+    def __init__(self, pictures: Mapping[str, Tensor] | None = None, patch_size: int = 16, width: int = 768):
+        pictures = dict(_pictures() if pictures is None else pictures)
+        if not pictures:
+            raise ValueError("pictures is empty: use {'photo': data.sample_image(96)}, for example")
+        pixels = b"".join(image_bytes(f"pictures[{name!r}]", image) for name, image in pictures.items())
+        for name, image in pictures.items():
+            if len(_sides(image.shape)) < 2:
+                H, W = image.shape[1:]
+                raise ValueError(f"pictures[{name!r}]: only 1 divides {H} and {W} pixels: use 96 x 96, for example")
+        shapes = [list(image.shape) for image in pictures.values()]
+        _, H, W = shapes[0]
+        super().__init__(
+            names=[str(name) for name in pictures],
+            shapes=shapes,
+            pixels=pixels,
+            patch_size=_fitting(patch_size, shapes[0]),
+            row=int(0.4 * H),
+            column=int(0.56 * W),
+            width=positive_int("width", width),
+        )
+
+    def still(self) -> matplotlib.figure.Figure:
+        shape, p = self.shapes[self.picture], self.patch_size
+        start = sum(map(math.prod, self.shapes[: self.picture]))
+        flat = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8)
+        images = flat[start : start + math.prod(shape)].reshape(1, *shape)  # (1, C, H, W)
+        C, H, W = shape
+        torn = images.reshape(1, H * W // p**2, C * p**2)  # (1, N, C*p*p), no permute
+        figure, axes = plt.subplots(1, 2, figsize=(8, 4.2 * H / W))
+        titles = ("cut right", "cut by reshape alone")
+        for axis, image, title in zip(axes, (images, unpatchify(torn, p, (H, W), C)), titles, strict=True):
+            plots.patch_grid(axis, image[0], p, numbers=(H * W) // p**2 <= 64)
+            axis.set_title(title)
+        return figure
+
+    @traitlets.validate("picture", "patch_size", "row", "column")
+    def _check(self, proposal: dict) -> int:
+        name, value = proposal["trait"].name, proposal["value"]
+        shape = self.shapes[0 if name == "picture" else self.picture]
+        if name == "patch_size":
+            return _fitting(value, shape)
+        count = {"picture": len(self.shapes), "row": shape[1], "column": shape[2]}[name]
+        if not 0 <= value < count:
+            raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use 0, for example")
+        return value
+
+    @traitlets.observe("picture")
+    def _fit(self, change: dict) -> None:
+        sides = _sides(self.shapes[self.picture])
+        if self.patch_size not in sides:
+            self.patch_size = min(sides, key=lambda p: abs(p - self.patch_size))
+        _, H, W = self.shapes[self.picture]
+        self.row, self.column = min(self.row, H - 1), min(self.column, W - 1)
+
+
+def _sides(shape: Sequence[int]) -> list[int]:
+    """The patch sides that divide a picture (C, H, W), up to half its shorter side."""
+    _, H, W = shape
+    return [p for p in range(1, min(H, W) // 2 + 1) if H % p == W % p == 0]
+
+
+def _fitting(patch_size: int, shape: Sequence[int]) -> int:
+    """Return patch_size if it cuts a picture (C, H, W) exactly; the message names sides that do."""
+    sides, p = _sides(shape), positive_int("patch_size", patch_size)
+    if p not in sides:
+        raise ValueError(f"patch_size {p} does not cut {shape[1]} x {shape[2]} pixels: use one of {sides}")
+    return p
+
+
+def _pictures() -> dict[str, Tensor]:
+    """A photograph; a part of it in gray, higher than wide; and pixels that tell their own address by their colour."""
+    photo = data.sample_image(96)  # (C, H, W)
+    gray = photo.mean(dim=0, keepdim=True)[:, :, 20:68]  # (1, 96, 48)
+    rows, columns = torch.linspace(0, 1, 24)[:, None], torch.linspace(0, 1, 24)
+    addresses = torch.stack(torch.broadcast_tensors(rows, columns, 1 - rows))  # (3, 24, 24)
+    return {"photograph": photo, "gray, narrow": gray, "addresses": addresses}
