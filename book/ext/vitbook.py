@@ -91,6 +91,7 @@ def copy_mathjax(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict:
     """Register the extension."""
     app.add_config_value("vitbook_rename", ("", ""), "env", tuple)
+    app.setup_extension("live_figures")
     app.connect("config-inited", follow_repository, priority=100)
     app.connect("source-read", prepare_source)
     app.connect("html-page-context", mend_bibliography)
