@@ -4,6 +4,7 @@ Each is an anywidget whose JavaScript needs neither Python nor a network: the
 same object works in JupyterLab, in Colab and in the page of the book.
 """
 
+from vitnb.figures.live_vit import LiveViT
 from vitnb.figures.patch_explorer import PatchExplorer
 
-__all__ = ["PatchExplorer"]
+__all__ = ["LiveViT", "PatchExplorer"]
