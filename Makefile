@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 NAME ?=
+JS := $(wildcard vitnb/figures/*.js book/assets/*.js tests/*.mjs)
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=300
 
 .PHONY: book test gpu notebooks lint format lab results clean lock
@@ -23,10 +24,11 @@ notebooks: .venv/ready
 
 lint: .venv/ready
 	@$(BIN)/ruff check -q .
-	@$(BIN)/ruff format -q --check . || (echo "'make format' sets this right." && false)
+	@$(BIN)/oxlint -f unix -D correctness $(JS)
+	@$(BIN)/ruff format -q --check . && $(BIN)/oxfmt --check $(JS) > /dev/null || (echo "'make format' sets this right." && false)
 
 format: .venv/ready
-	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
+	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q . ; $(BIN)/oxfmt $(JS) 2> /dev/null
 
 lab: .venv/ready
 	@$(BIN)/jupyter lab book

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Request, Route, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Request, Route, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -21,6 +21,7 @@ HARMLESS = (
     "Access to font at 'file:",  # the theme preloads icon fonts, which Chromium refuses from the disk; icons still show
     "Failed to load resource",  # recorded with its address in `missing` or `foreign`
 )
+expect.set_options(timeout=30_000)
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -120,6 +121,7 @@ def visit(browser: Browser, server: str, site: Path) -> Iterator[Callable[..., t
             reduced_motion="reduce",  # or axe measures colours half-way through a fade
             has_touch=touch,
         )
+        context.set_default_timeout(60_000)  # on a busy machine a page takes its time
         contexts.append(context)
         home = f"{site.as_uri()}/" if from_file else server
         page = context.new_page()

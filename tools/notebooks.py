@@ -27,14 +27,15 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).resolve().parents[1]
 COLAB = "https://colab.research.google.com"
 BADGE = "[![Open in Colab]({colab}/assets/colab-badge.svg)]({colab}/github/{repository}/blob/main/{path})"
-# --no-deps: Colab has all that vitnb needs, and its own torch must stay.
+# --no-deps: Colab has all else that vitnb needs, and its own torch and ipywidgets must stay.
+ANYWIDGET = re.search(r"^anywidget==[\d.]+", (ROOT / "requirements.txt").read_text(), re.MULTILINE)[0]
 SETUP = """\
 # @title Setup: on Colab this installs vitnb, elsewhere it does nothing
 import sys
 
 if "google.colab" in sys.modules:
     repository = "https://github.com/{repository}"
-    %pip install -q --no-deps git+{{repository}}"""
+    %pip install -q --no-deps {anywidget} psygnal git+{{repository}}"""
 KEPT_METADATA = {
     "notebook": ("accelerator", "mystnb", "widgets"),
     "cell": ("cellView", "jupyter", "mystnb", "slideshow", "tags"),
@@ -58,7 +59,7 @@ def first_cells(slug: str, path: str) -> tuple[NotebookNode, NotebookNode]:
         BADGE.format(colab=COLAB, repository=slug, path=path), id="badge", metadata={"tags": ["remove-cell"]}
     )
     folded = {"cellView": "form", "mystnb": {"code_prompt_show": "Setup on Colab"}, "tags": ["hide-cell"]}
-    setup = nbformat.v4.new_code_cell(SETUP.format(repository=slug), id="setup", metadata=folded)
+    setup = nbformat.v4.new_code_cell(SETUP.format(repository=slug, anywidget=ANYWIDGET), id="setup", metadata=folded)
     return badge, setup
 
 
