@@ -141,7 +141,7 @@ def test_setup_does_nothing_outside_colab_and_installs_there(monkeypatch):
     assert ran == []
     monkeypatch.setitem(sys.modules, "google.colab", object())
     shell.run_cell(source).raise_error()
-    assert ran == ["install -q --no-deps git+https://github.com/ann/vit"]
+    assert ran == [f"install -q --no-deps {notebooks.ANYWIDGET} psygnal git+https://github.com/ann/vit"]
 
 
 @pytest.mark.parametrize(
