@@ -515,6 +515,17 @@ def test_an_answer_that_never_returns_is_stopped(number, answer, monkeypatch):
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+def test_a_right_answer_that_waits_for_a_busy_machine_is_right(monkeypatch):
+    monkeypatch.setattr(engine, "TIME_LIMIT", 1.0)
+    waits = iter([1.5])
+
+    def slow(*arguments):
+        time.sleep(next(waits, 0))
+        return by_permute(*arguments)
+
+    assert check("1.2", slow)
+
+
 def test_it_works_in_another_thread(monkeypatch):
     monkeypatch.setattr(engine, "TIME_LIMIT", 5.0)
     results = []
