@@ -372,6 +372,26 @@ def unsound(page):
     return results.generate_report() if results.violations_count else ""
 
 
+PAGE = "book/index.html"
+LOADED = """() => performance.getEntriesByType("resource").concat(performance.getEntriesByType("navigation"))
+  .reduce((sum, file) => sum + file.decodedBodySize, 0)"""
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_in_the_book(live, from_file):
+    figure, page, watch = live(PAGE, from_file=from_file)
+    start, maps = said(figure), ink(figure, ".lv-heads")
+    assert start.startswith("Picture 0: ")
+    figure.locator(".lv-grid button").nth(5).click()
+    figure.locator(".lv-heads button").nth(6).click()
+    page.keyboard.press("x")
+    assert "1 of 16 patches painted grey and 1 head cut. In head 2 of block 1 the cls token looks" in said(figure)
+    assert ink(figure, ".lv-heads") != maps
+    if not from_file:
+        print(f"\n{PAGE}: a first visit loads {page.evaluate(LOADED):,} bytes, packed less")
+    watch.assert_clean()
+
+
 # From the moment in which the figure comes into view to the first frame after it has drawn its answer.
 WAKE = """async () => {
   const start = performance.now();
@@ -384,15 +404,22 @@ WAKE = """async () => {
 def test_the_figure_wakes_in_time(browser, book_page):
     far = book_page.with_name("far.html")
     far.write_text(book_page.read_text().replace("<h1>", '<p style="height: 4000px">Far above.</p><h1>'))
-    times = []
-    for _ in range(3):  # other tests may hold the machine
-        page = browser.new_page()
-        page.goto(far.as_uri())
-        assert page.locator(".vf").count() == 0  # asleep
-        times.append(page.evaluate(WAKE))
-        page.close()
-    print(f"\nLiveViT in Chromium: {min(times):.0f} ms from coming into view to its first answer")
-    assert min(times) <= 1000
+    page = browser.new_page()
+    page.goto(far.as_uri())
+    assert page.locator(".vf").count() == 0  # asleep
+    watch = page.context.new_cdp_session(page)
+    watch.send("Performance.enable", {"timeDomain": "threadTicks"})  # other tests may hold the processor meanwhile
+
+    def worked():
+        return {metric["name"]: metric["value"] for metric in watch.send("Performance.getMetrics")["metrics"]}
+
+    before, wall = worked()["TaskDuration"], page.evaluate(WAKE)
+    busy = 1000 * (worked()["TaskDuration"] - before)
+    print(
+        f"\nLiveViT in Chromium: {wall:.0f} ms from coming into view to its first answer, {busy:.0f} ms of them at work"
+    )
+    assert busy <= 1000
+    page.close()
 
 
 def test_the_figure_is_quick(opened, book_page):
@@ -457,7 +484,7 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     taken.focus()
     page.keyboard.press("Space")
     assert "2 of 16 patches taken out" in said(figure)
-    figure.get_by_label("this head").check()
+    figure.get_by_label("the chosen head").check()
     assert "Token 11 (row 2, column 2) is taken out and looks at nothing" in said(figure)
     figure.get_by_role("button", name="Undo all").click()
     assert "Changed" not in said(figure)
@@ -509,7 +536,7 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
 
 def test_drawing_by_mouse_and_key(opened, book_page):
     figure, page, watch = opened(book_page)
-    figure.get_by_role("button", name="Draw on a blank").click()
+    figure.get_by_role("button", name="New drawing").click()
     assert said(figure).startswith("Your picture. The network says ")
     blank, answer = ink(figure, ".lv-easel"), shares(figure)
     board = figure.get_by_role("application")
@@ -538,7 +565,7 @@ def test_drawing_by_mouse_and_key(opened, book_page):
 
 def test_a_pen_on_shuffled_patches_draws_where_the_reader_points(opened, book_page):
     figure, page, watch = opened(book_page)
-    figure.get_by_role("button", name="Draw on a blank").click()
+    figure.get_by_role("button", name="New drawing").click()
     figure.get_by_role("button", name="Shuffle the patches").click()
     board = figure.get_by_role("application")
     side = board.bounding_box()["width"]

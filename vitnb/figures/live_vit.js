@@ -5,7 +5,7 @@ import { forward, meanOfHeads, network, rollout, shuffledOrder, softmax } from "
 
 const MODES = { hide: "hides it", look: "looks from it", draw: "draws" };
 const OVERLAYS = {
-  head: "this head",
+  head: "the chosen head",
   mean: "the mean of its block",
   rollout: "rollout",
   none: "nothing",
@@ -259,7 +259,7 @@ function build({ model, root, put }) {
     event.preventDefault();
     if (event.dataTransfer.files[0]) load(event.dataTransfer.files[0]);
   });
-  const blank = button("Draw on a blank", () => own(new Uint8Array(area), { mode: "draw" }));
+  const blank = button("New drawing", () => own(new Uint8Array(area), { mode: "draw" }));
   const negative = button("Negative", () =>
     own(Uint8Array.from(state().pixels, (value) => 255 - value)),
   );
@@ -381,7 +381,7 @@ function build({ model, root, put }) {
   const blockHeads = (layer) => Array.from({ length: heads }, (_, head) => [layer, head]);
   const cutOne = button("", () => cutHead(state().layer, state().head));
   const cutBlock = button("", () => cutOff(blockHeads(state().layer)));
-  const overlays = choice("Over the picture", Object.values(OVERLAYS), (i) =>
+  const overlays = choice("Over it", Object.values(OVERLAYS), (i) =>
     put({ overlay: Object.keys(OVERLAYS)[i] }),
   );
 
@@ -438,14 +438,7 @@ function build({ model, root, put }) {
     h(
       "div",
       { className: "lv-main" },
-      h(
-        "div",
-        {},
-        head("The picture"),
-        easel,
-        modes.node,
-        h("div", { className: "lv-row" }, rubber),
-      ),
+      h("div", {}, head("The picture"), easel, modes.node, rubber, overlays.node),
       h(
         "div",
         {},
@@ -457,7 +450,6 @@ function build({ model, root, put }) {
           `Each map is scaled to its largest share.${prefix ? " The line below it: the share of the cls token." : ""}`,
         ),
         h("div", { className: "lv-row" }, cutOne, cutBlock),
-        overlays.node,
       ),
       h(
         "div",
@@ -620,7 +612,7 @@ function build({ model, root, put }) {
     clock.textContent = `The thin line is the answer for the whole picture, untouched.${label} ${ms.toFixed(1)} ms in your browser.`;
   }
 
-  function drawTokens({ token, stage }, out, { low, plus, minus }) {
+  function drawTokens({ token, stage, hidden, order }, out, { low, plus, minus }) {
     const image = new ImageData(D, T);
     const numbers = out.tokens[stage] ?? new Float32Array(T * D);
     const spread =
@@ -636,6 +628,7 @@ function build({ model, root, put }) {
     brush.fillStyle = color(root, "soft");
     brush.fillRect(0, 0, strip.width, strip.height);
     for (let n = 0; n < N; n++) {
+      if (hidden.includes(shows({ order }, n))) continue;
       const [x, y] = [(n % cols) * net.pw, Math.floor(n / cols) * net.ph];
       brush.drawImage(raw, x, y, net.pw, net.ph, 0, (prefix + n) * net.ph, net.pw, net.ph);
     }
