@@ -1,4 +1,4 @@
-"""A ViT with faint positions reads a bag of patches: shuffling them hardly costs it anything.
+"""Without positions a ViT reads a bag of patches; the larger its positions at the start, the more shuffling costs it.
 
 Chapter 02: the same small model with four kinds of positions, trained on
 ordered pictures; then tested on pictures whose patches were shuffled, and,
