@@ -224,17 +224,18 @@ GARBAGE = {
     "there is no such picture": ('"picture": 0', '"picture": 9'),
     "its pictures should take": ('"shapes": [[3, 96, 96]', '"shapes": [[3, 96, 97]'),
     "This figure could not start in your browser": ("function build(", "function build(("),
-    "the page holds no state for it": ('"state": {"0000', '"state": {"1111'),
+    "the page holds no state for it": ('"model_id": "0000', '"model_id": "1111'),
 }
 
 
 def test_garbage_becomes_a_message_and_the_page_goes_on(live):
     figure, page, _ = live(PAGE)
     whole = page.request.get(page.url).text()
+    served = {}
+    page.route(f"**/{PAGE}", lambda route: route.fulfill(content_type="text/html", **served))
     for words, (sound, damaged) in GARBAGE.items():
         assert sound in whole
-        body = whole.replace(sound, damaged)
-        page.route(f"**/{PAGE}", lambda route, body=body: route.fulfill(body=body, content_type="text/html"))
+        served["body"] = whole.replace(sound, damaged)
         page.reload()
         figure.scroll_into_view_if_needed()
         expect(figure).to_contain_text(words)
@@ -294,7 +295,10 @@ def strangers(tmp_path_factory):
         "output": stored("@jupyter-widgets/output", {"outputs": [output]}),
     }
     notebook = nbformat.v4.new_notebook(
-        metadata={"widgets": {STATE: {"version_major": 2, "version_minor": 0, "state": models}}},
+        metadata={
+            "language_info": {"name": "python"},
+            "widgets": {STATE: {"version_major": 2, "version_minor": 0, "state": models}},
+        },
         cells=[nbformat.v4.new_markdown_cell("# One"), shown("clicker", "clicker"), shown("broken"), shown("box")],
     )
     for part in ("ext", "assets"):
@@ -304,7 +308,8 @@ def strangers(tmp_path_factory):
     (folder / "book" / "references.bib").touch()
     nbformat.write(notebook, folder / "book" / "one.ipynb")
     command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     return folder / "_build" / "html" / "book" / "one.html"
 
 
