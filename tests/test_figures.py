@@ -347,6 +347,14 @@ def test_gate_refuses_a_dead_figure_and_a_heavy_one():
     assert notebooks.faults(notebook_with({"a": heavy}, shown("a")), "index") == []
 
 
+@pytest.mark.parametrize("path", notebooks.choose([]), ids=lambda path: path.stem)
+def test_stored_figures_are_those_of_today(path):
+    notebook = nbformat.read(path, 4)
+    stored = json.dumps(notebooks.models(notebook))
+    notebooks.refresh_figures(notebook)
+    assert json.dumps(notebooks.models(notebook)) == stored, f"run: python tools/notebooks.py --figures {path.stem}"
+
+
 def test_tool_keeps_what_is_shown_and_the_same_bytes(tmp_path):
     source = "from vitnb.figures import PatchExplorer\n\nunseen = PatchExplorer()\nPatchExplorer()"
     cell = nbformat.v4.new_code_cell(source, metadata={"mystnb": {"image": {"alt": "Two pictures"}}})

@@ -3,6 +3,7 @@
     python tools/notebooks.py                  every notebook under book/
     python tools/notebooks.py 01-patchify      one chapter and its solutions
     python tools/notebooks.py --check ...      show what would change, write nothing
+    python tools/notebooks.py --figures ...    run nothing, give the stored live figures today's JavaScript
 
 Each notebook also gets its two first cells: the Colab badge, and the cell
 that installs vitnb there.
@@ -11,6 +12,7 @@ that installs vitnb there.
 import argparse
 import difflib
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -159,6 +161,15 @@ def dead_figures(notebook: NotebookNode, name: str) -> list[str]:
     return found
 
 
+def refresh_figures(notebook: NotebookNode) -> None:
+    """Give the stored figures of vitnb the JavaScript and the style of today, as running the notebook would."""
+    for model in models(notebook).values():
+        source, _, name = model.state.get("_anywidget_id", "").rpartition(".")
+        if source.startswith("vitnb.figures."):
+            figure = getattr(importlib.import_module(source), name)
+            model.state.update(_esm=figure._esm, _css=figure._css)
+
+
 def output_texts(cell: NotebookNode) -> list[str]:
     """Return what a reader of the cell's outputs can read, pictures apart."""
     texts = []
@@ -193,14 +204,17 @@ def write(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def run(path: Path, check: bool, root: Path = ROOT) -> list[str]:
-    """Execute one notebook and write it, or, to check, compare it; return the faults found."""
+def run(path: Path, check: bool, root: Path = ROOT, figures: bool = False) -> list[str]:
+    """Execute one notebook (or refresh its figures) and write it, or, to check, compare it; return the faults found."""
     notebook = read(path)
-    insert_first_cells(notebook, repository(), path.relative_to(root).as_posix())
-    try:
-        execute(notebook, path.parent)
-    except CellExecutionError as error:
-        return [str(error)]
+    if figures:
+        refresh_figures(notebook)
+    else:
+        insert_first_cells(notebook, repository(), path.relative_to(root).as_posix())
+        try:
+            execute(notebook, path.parent)
+        except CellExecutionError as error:
+            return [str(error)]
     found = faults(notebook, path.stem)
     if found:
         return found
@@ -227,11 +241,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="such as 01-patchify; all without a name")
     parser.add_argument("--check", action="store_true", help="show what would change, write nothing")
+    parser.add_argument("--figures", action="store_true", help="run nothing, refresh the stored live figures")
     arguments = parser.parse_args()
     failed = 0
     for path in choose(arguments.names):
         start = time.perf_counter()
-        found = run(path, arguments.check)
+        found = run(path, arguments.check, figures=arguments.figures)
         print(f"{path.relative_to(ROOT)}: {time.perf_counter() - start:.0f} s", *found, sep="\n", flush=True)
         failed += bool(found)
     return 1 if failed else 0
