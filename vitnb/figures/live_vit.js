@@ -482,18 +482,28 @@ function build({ model, root, put }) {
     plus: rgb("blue"),
     minus: rgb("mark"),
   });
-  let untouched = { key: "", logits: null };
+  let computed = {}; // {key, out, ms}: stays until the picture or a switch changes; to look around is free
+  let untouched = {}; // {key, logits} of the whole picture
+  let words = "";
   let speak = 0;
   let tell = 0;
 
+  function compute({ pixels, hidden, removed, order, positions: on, cut }) {
+    const picture = pixels.join();
+    const key = JSON.stringify([picture, hidden, removed, order, on, cut]);
+    if (computed.key === key) return;
+    const numbers = normalised(pixels, H * W, get("mean"), get("std"));
+    const start = performance.now();
+    const out = forward(net, numbers, { hidden, removed, order, positions: on, cut });
+    computed = { key, out, ms: performance.now() - start };
+    if (untouched.key !== picture)
+      untouched = { key: picture, logits: forward(net, numbers).logits };
+  }
+
   function draw() {
     const now = state();
-    const pixels = normalised(now.pixels, H * W, get("mean"), get("std"));
-    const start = performance.now();
-    const out = forward(net, pixels, now);
-    const ms = performance.now() - start;
-    const key = now.pixels.join();
-    if (untouched.key !== key) untouched = { key, logits: forward(net, pixels).logits };
+    compute(now);
+    const { out, ms } = computed;
     const row = overlayRow(out, net, now);
     const colors = inks();
     drawPicture(now, row, colors);
@@ -503,15 +513,16 @@ function build({ model, root, put }) {
     drawControls(now);
     root.dataset.ms = ms.toFixed(2);
     // A hand that draws changes all this faster than anybody, or a kernel, can listen.
-    clearTimeout(speak);
-    speak = setTimeout(
-      () => (says.textContent = inWords(now, out, row)),
-      says.textContent ? 200 : 0,
-    );
+    const next = inWords(now, out, row);
+    if (next !== words) {
+      clearTimeout(speak);
+      speak = setTimeout(() => (says.textContent = next), words ? 200 : 0);
+      words = next;
+    }
     clearTimeout(tell);
     tell = setTimeout(() => {
       const logits = out.logits ? Array.from(out.logits) : [];
-      if (logits.join() !== get("logits").join()) put({ logits });
+      if (logits.join() !== String(get("logits"))) put({ logits });
     }, 60);
   }
 
