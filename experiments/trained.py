@@ -17,8 +17,8 @@ from vitnb.vit import count_parameters
 from vitnb.weights import save
 
 MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
-RECIPE = Recipe(epochs=18)
-THREADS = 2
+RECIPE = Recipe(epochs=50)
+THREADS = 1
 SEEDS = [0]
 CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
 
