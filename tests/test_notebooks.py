@@ -26,7 +26,7 @@ def code_cells(notebook):
 
 def complaints(notebook: nbformat.NotebookNode, path: str) -> list[str]:
     """Return all that is wrong with a stored notebook; `path` is where it lies in the repository."""
-    found = notebooks.faults(notebook)
+    found = notebooks.faults(notebook, Path(path).stem)
     for number, cell in code_cells(notebook):
         # nbval compares nothing, and passes, where there is no stored output.
         if "nbval-check-output" in tags(cell) and not (cell.outputs and cell.execution_count):
