@@ -422,6 +422,31 @@ def test_the_figure_wakes_in_time(browser, book_page):
     page.close()
 
 
+# JupyterLab renders a figure first and puts it into the page later.
+LATE = """async () => {
+  const stored = JSON.parse(document.querySelector("script[type$='state+json']").textContent).state;
+  const [{ state, buffers }] = Object.values(stored).filter((model) => model.model_module === "anywidget");
+  for (const { path, data } of buffers)
+    state[path[0]] = new DataView(Uint8Array.from(atob(data), (character) => character.charCodeAt(0)).buffer);
+  const model = { get: (name) => state[name], set() {}, save_changes() {}, on() {}, off() {} };
+  const module = URL.createObjectURL(new Blob([state._esm], { type: "text/javascript" }));
+  const el = document.createElement("section");
+  (await import(module)).default.render({ model, el });
+  await new Promise((done) => setTimeout(done, 50));
+  document.querySelector("main").append(el);
+}"""
+
+
+def test_the_figure_draws_once_it_is_in_the_page(opened, book_page):
+    figure, page, watch = opened(book_page)
+    page.evaluate(LATE)
+    late = page.locator("section")
+    assert late.locator(".vf").first.is_visible()
+    assert said(late) == said(figure) and shares(late) == shares(figure)
+    assert ink(late, ".lv-heads") == ink(figure, ".lv-heads")
+    watch.assert_clean()
+
+
 def test_the_figure_is_quick(opened, book_page):
     figure, page, watch = opened(book_page)
     faces = figure.locator(".lv-shelf button")

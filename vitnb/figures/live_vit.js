@@ -500,7 +500,14 @@ function build({ model, root, put }) {
       untouched = { key: picture, logits: forward(net, numbers).logits };
   }
 
+  // JupyterLab renders before the figure is in the page, where it has no colours yet.
+  const arrival = new ResizeObserver(() => {
+    arrival.disconnect();
+    draw();
+  });
+
   function draw() {
+    if (!root.isConnected) return arrival.observe(root);
     const now = state();
     compute(now);
     const { out, ms } = computed;
