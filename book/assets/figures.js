@@ -55,7 +55,10 @@
   }
 
   function decode(text) {
-    return new DataView(Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
+    const binary = atob(text);
+    const decoded = new Uint8Array(binary.length);
+    for (let i = 0; i < binary.length; i++) decoded[i] = binary.charCodeAt(i); // a callback for each takes 7 times as long
+    return new DataView(decoded.buffer);
   }
 
   /** The model with this id, made from the stored state when it is first asked for. */

@@ -199,10 +199,17 @@ export function figure(build) {
       draw = build({ model, root, put, complain });
       draw();
     });
+    // JupyterLab renders before the figure is in the page, where it has no colours yet.
+    const arrival = new ResizeObserver(() => {
+      arrival.disconnect();
+      again();
+    });
+    if (!root.isConnected) arrival.observe(root);
     model.on("change", again);
     const stop = onTheme(again);
     return () => {
       stop();
+      arrival.disconnect();
       model.off("change", again);
     };
   }

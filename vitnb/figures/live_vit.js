@@ -500,14 +500,8 @@ function build({ model, root, put }) {
       untouched = { key: picture, logits: forward(net, numbers).logits };
   }
 
-  // JupyterLab renders before the figure is in the page, where it has no colours yet.
-  const arrival = new ResizeObserver(() => {
-    arrival.disconnect();
-    draw();
-  });
-
   function draw() {
-    if (!root.isConnected) return arrival.observe(root);
+    if (!root.isConnected) return; // no colours yet
     const now = state();
     compute(now);
     const { out, ms } = computed;
