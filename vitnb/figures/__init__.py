@@ -4,7 +4,10 @@ Each is an anywidget whose JavaScript needs neither Python nor a network: the
 same object works in JupyterLab, in Colab and in the page of the book.
 """
 
+from vitnb.figures.attention_explorer import AttentionExplorer
 from vitnb.figures.live_vit import LiveViT
 from vitnb.figures.patch_explorer import PatchExplorer
+from vitnb.figures.pool_explorer import PoolExplorer
+from vitnb.figures.position_explorer import PositionExplorer
 
-__all__ = ["LiveViT", "PatchExplorer"]
+__all__ = ["AttentionExplorer", "LiveViT", "PatchExplorer", "PoolExplorer", "PositionExplorer"]

@@ -1,0 +1,105 @@
+// Run by Node: node --test tests/*.test.mjs
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  decodeRows,
+  meanHeads,
+  ranked,
+  rolloutRow,
+  tableOfHeads,
+  tokensHeard,
+} from "../vitnb/figures/attention_explorer.js";
+import { share, stepToken, tokenAt } from "../vitnb/figures/canvas.js";
+
+const close = (a, b, within = 1e-6) => {
+  assert.equal(a.length, b.length);
+  a.forEach((value, i) => assert.ok(Math.abs(value - b[i]) < within, `${a} is not ${b}`));
+};
+
+test("rows stored in parts of their largest weight sum to 1", () => {
+  close(decodeRows(Uint8Array.of(255, 255, 0, 255), 2), [0.5, 0.5, 0, 1]);
+  close(decodeRows(Uint8Array.of(255, 85, 0), 3), [0.75, 0.25, 0]);
+  assert.throws(
+    () => decodeRows(Uint8Array.of(255, 1, 0, 0), 2),
+    /row 1 of one of its maps is empty/,
+  );
+});
+
+test("the mean of the heads, layer by layer", () => {
+  // two layers, two heads, T = 2
+  const layer0 = [1, 0, 0, 1, 0, 1, 1, 0];
+  const layer1 = [1, 0, 1, 0, 0.5, 0.5, 1, 0];
+  const means = meanHeads(Float32Array.from([...layer0, ...layer1]), [2, 2, 2]);
+  close(means, [0.5, 0.5, 0.5, 0.5, 0.75, 0.25, 1, 0]);
+});
+
+// Three tokens, each of which hears one: the example of chapter 8.
+const A1 = [0, 0, 1, 0, 1, 0, 1, 0, 0];
+const A2 = [1, 0, 0, 0, 1, 0, 0, 1, 0];
+const A3 = [0, 0, 1, 1, 0, 0, 0, 0, 1];
+const MEANS = Float32Array.from([...A1, ...A2, ...A3]);
+
+test("rollout by hand, the last layer on the left", () => {
+  close(rolloutRow(MEANS, 3, 0, 0), [0.5, 0, 0.5]);
+  // half of token 0 after layer 1, half of itself there
+  close(rolloutRow(MEANS, 3, 1, 0), [0.5, 0, 0.5]);
+  // after layer 3: half of row 0, half of row 2 = (row 2 + row 1) / 2 of the first layer's
+  close(rolloutRow(MEANS, 3, 2, 0), [0.375, 0.25, 0.375]);
+});
+
+test("tokens that hear only themselves stay themselves", () => {
+  const same = Float32Array.from([1, 0, 0, 1, 1, 0, 0, 1]);
+  close(rolloutRow(same, 2, 1, 1), [0, 1]);
+});
+
+test("how many tokens a row hears", () => {
+  assert.ok(Math.abs(tokensHeard(Float32Array.of(0.25, 0.25, 0.25, 0.25)) - 4) < 1e-6);
+  assert.equal(tokensHeard(Float32Array.of(0, 1, 0)), 1);
+  assert.deepEqual(ranked(Float32Array.of(0.2, 0.5, 0.2, 0.1)), [1, 0, 2, 3]);
+});
+
+test("arrow keys walk over the patches and up to cls", () => {
+  const grid = [2, 3];
+  assert.equal(stepToken(1, 1, 0, grid, 1), 2);
+  assert.equal(stepToken(3, 1, 0, grid, 1), 3);
+  assert.equal(stepToken(3, 0, 1, grid, 1), 6);
+  assert.equal(stepToken(6, 0, 1, grid, 1), 6);
+  assert.equal(stepToken(2, 0, -1, grid, 1), 0);
+  assert.equal(stepToken(0, 0, -1, grid, 1), 0);
+  assert.equal(stepToken(0, 0, 1, grid, 1), 1);
+  assert.equal(stepToken(0, 0, -1, grid, 0), 0); // without cls
+  assert.equal(stepToken(4, -1, 0, grid, 0), 3);
+});
+
+test("a pointer on the picture finds its token, above it cls", () => {
+  assert.equal(tokenAt(0.5, 0.05, [2, 3], 1, 0.1), 0);
+  assert.equal(tokenAt(0, 0.1, [2, 3], 1, 0.1), 1);
+  assert.equal(tokenAt(0.999, 0.999, [2, 3], 1, 0.1), 6);
+  assert.equal(tokenAt(0.5, 0.54, [2, 3], 1, 0.1), 2);
+  assert.equal(tokenAt(0.5, 0.56, [2, 3], 1, 0.1), 5);
+  assert.equal(tokenAt(0.5, 0, [2, 3], 0, 0), 1);
+});
+
+test("the middle of each small map is that map", () => {
+  for (const prefix of [0, 1]) {
+    const table = tableOfHeads(4, 6, 0.5, prefix);
+    for (let layer = 0; layer < 4; layer++)
+      for (let column = 0; column < 6; column++) {
+        const x = table.left + column * table.wide + table.side / 2;
+        const y = table.top + layer * table.deep + table.deep / 2;
+        assert.deepEqual(table.at(x, y), { layer, column });
+      }
+    assert.equal(table.at(5, 5), null);
+    assert.ok(table.height >= table.top + 4 * table.deep);
+  }
+});
+
+test("shares in words", () => {
+  assert.deepEqual([0.974, 0.123, 0.0994, 0.0123, 0].map(share), [
+    "97\u00a0%",
+    "12\u00a0%",
+    "9.9\u00a0%",
+    "1.2\u00a0%",
+    "0.0\u00a0%",
+  ]);
+});

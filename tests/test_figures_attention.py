@@ -1,0 +1,277 @@
+"""AttentionExplorer: its maps against torch, and the figure in two chapters, by mouse, key and touch."""
+
+import base64
+import math
+import re
+from pathlib import Path
+
+import nbformat
+import notebooks
+import pytest
+import torch
+from playwright.sync_api import expect
+from test_figures import drag, ink, touch, unsound
+
+from vitnb import ViT, ViTConfig, inspection, record_attention
+from vitnb.figures import AttentionExplorer
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, TWO = "book/03-attention.html", "book/08-looking-inside.html"
+MEAN, STD = 0.286, 0.353  # of Fashion-MNIST, as vitnb.data has them
+
+
+def small(seed=0, **options):
+    torch.manual_seed(seed)
+    shape = {"img_size": (8, 12), "patch_size": 4, "in_chans": 3, "embed_dim": 24, "depth": 3, "num_heads": 2}
+    return ViT(ViTConfig(**(shape | options)))
+
+
+IMAGES = torch.rand(2, 3, 8, 12, generator=torch.Generator().manual_seed(0))
+
+
+# ---- Python
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+def test_maps_travel_to_half_a_per_cent(pool):
+    model = small(global_pool=pool).train()
+    explorer = AttentionExplorer(model, IMAGES, normalize=lambda images: 2 * images - 1)
+    assert model.training
+    model.eval()
+    with record_attention(model) as maps, torch.no_grad():
+        model(2 * IMAGES - 1)
+    explorer.picture = 1
+    right = torch.stack(maps, dim=1)[1]  # (L, h, T, T)
+    assert (explorer.weights()[0] - right).abs().max() < 0.005
+    explorer.token, explorer.layer, explorer.head = 3, 2, 1
+    assert (explorer.row()[0] - right[2, 1, 3]).abs().max() < 0.005
+    explorer.show, explorer.layer = "mean", 1
+    assert (explorer.row()[0] - right[1, :, 3].mean(0)).abs().max() < 0.005
+    explorer.show = "rollout"
+    assert (explorer.row()[0] - inspection.rollout(maps[:2])[1, 3]).abs().max() < 0.005
+
+
+def test_a_model_and_an_image_of_the_reader():
+    image = torch.randint(256, (3, 8, 12), dtype=torch.uint8)
+    explorer = AttentionExplorer(small(), image)
+    assert explorer.pixels == image.numpy().tobytes() and explorer.names == ["picture 0"]
+    assert explorer.sizes == [3, 2, 7] and explorer.grid == [2, 3] and explorer.prefix == 1
+    assert torch.allclose(
+        explorer.weights(), AttentionExplorer({"mine": small()}, image.float() / 255).weights(), atol=0.01
+    )
+    two = AttentionExplorer({"a": small(0), "b": small(1)}, image)
+    assert two.row().shape == (2, 7) and not torch.equal(*two.row())
+    assert repr(two) == repr(explorer)
+    for one in (two, explorer):
+        assert "image/png" in one._repr_mimebundle_()[0]
+    explorer.token = 0  # cls has no place in the still picture
+    assert "image/png" in explorer._repr_mimebundle_()[0]
+
+
+def broken():
+    model = small()
+    model.blocks[1].attention.qkv.weight.data[0, 0] = math.nan
+    return model
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: AttentionExplorer(torch.nn.Linear(2, 2), IMAGES), TypeError, ["models", "Linear", "from_timm"]),
+        (lambda: AttentionExplorer({}, IMAGES), ValueError, ["one or two", "0"]),
+        (lambda: AttentionExplorer({"a": small(), "b": small(depth=2)}, IMAGES), ValueError, ["share", "(3,", "(2,"]),
+        (lambda: AttentionExplorer(small(), [1]), TypeError, ["images", "list", "as_tensor"]),
+        (lambda: AttentionExplorer(small(), torch.zeros(8, 12)), ValueError, ["images", "(B, C, H, W)", "(8, 12)"]),
+        (lambda: AttentionExplorer(small(), torch.zeros(1, 3, 8, 8)), ValueError, ["8"]),
+        (lambda: AttentionExplorer(small(), 2 * IMAGES), ValueError, ["images[0]", "[0, 1]", "clamp"]),
+        (lambda: AttentionExplorer(small(), IMAGES, ["one"]), ValueError, ["names has 1", "2 images"]),
+        (lambda: AttentionExplorer(broken(), IMAGES), ValueError, ["not finite"]),
+        (
+            lambda: AttentionExplorer(small(img_size=240, patch_size=4, depth=12), torch.zeros(3, 240, 240)),
+            ValueError,
+            ["weights", "32,000,000", "patch_size"],
+        ),
+        (lambda: setattr(AttentionExplorer(small(), IMAGES), "token", 7), ValueError, ["token", "7", "6"]),
+        (lambda: setattr(AttentionExplorer(small(), IMAGES), "layer", -1), ValueError, ["layer", "-1", "2"]),
+        (lambda: setattr(AttentionExplorer(small(), IMAGES), "show", "max"), ValueError, ["show", "'rollout'", "max"]),
+    ],
+)
+def test_bad_input_is_refused_with_words(call, error, words):
+    with pytest.raises(error) as caught:
+        call()
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+# ---- In the page
+
+
+def stored(page):
+    """The state of the figure as the chapter holds it, and which of the page's figures it is."""
+    notebook = nbformat.read(ROOT / page.replace(".html", ".ipynb"), 4)
+    models = notebooks.models(notebook)
+    for number, (_, model) in enumerate(notebooks.views(notebook)):
+        if models[model]["state"].get("_anywidget_id", "").endswith("AttentionExplorer"):
+            state = dict(models[model]["state"])
+            state |= {b["path"][0]: base64.b64decode(b["data"]) for b in models[model]["buffers"]}
+            return number, state
+    raise AssertionError(f"no AttentionExplorer in {page}")
+
+
+def torch_maps(state, net):
+    """All maps of the pictures of a figure, computed anew: (B, L, h, T, T)."""
+    pixels = torch.frombuffer(bytearray(state["pixels"]), dtype=torch.uint8).reshape(-1, *state["shape"]).float() / 255
+    with record_attention(net) as maps, torch.no_grad():
+        net((pixels - MEAN) / STD)
+    return torch.stack(maps, dim=1)
+
+
+def said(text, net=""):
+    """What the sentence says: per cents and tokens of the two largest weights, and how many tokens are heard."""
+    text = text.split(f"{net}: ", 1)[1] if net else text.split("takes in: ", 1)[1]
+    found = re.findall(r"([\d.]+)\u00a0% from token (\d+)", text)[:2]
+    return [(float(per), int(token)) for per, token in found], float(re.search(r"in effect ([\d.]+) of", text)[1])
+
+
+def assert_says(text, row, net=""):
+    """The sentence agrees with a row of weights to what a byte can hold."""
+    largest, heard = said(text, net)
+    for per, token in largest:
+        assert per == pytest.approx(100 * row[token].item(), abs=1)
+    assert largest[0][0] == pytest.approx(100 * row.max().item(), abs=1)
+    assert heard == pytest.approx(torch.special.entr(row).sum().exp().item(), abs=0.2)
+
+
+def place(canvas, token, state):
+    """Where a token lies on the canvas of a picture, in pixels of the page; above the patches is a strip for cls."""
+    box, (rows, cols) = canvas.bounding_box(), state["grid"]
+    high = 640 * state["shape"][1] / state["shape"][2]
+    strip, n = 84 * state["prefix"], token - state["prefix"]
+    if token < state["prefix"]:
+        return box["x"] + 20, box["y"] + 10
+    y = (strip + (n // cols + 0.5) * high / rows) / (strip + high)
+    return box["x"] + box["width"] * (n % cols + 0.5) / cols, box["y"] + box["height"] * y
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_attention_explorer_by_mouse_and_key(live, from_file):
+    number, state = stored(PAGE)
+    maps = torch_maps(state, inspection.trained())[state["picture"]]
+    figure, page, watch = live(PAGE, number, from_file=from_file)
+    canvas, small, matrix = (figure.locator("canvas").nth(n) for n in range(3))
+    says = figure.get_by_role("status")
+    layer, head = state["layer"], state["head"]
+    before = ink(figure)
+    canvas.scroll_into_view_if_needed()
+    page.mouse.move(*place(canvas, 12, state))
+    expect(says).to_contain_text("token 12 (row 2, column 3) takes in")
+    assert_says(says.inner_text(), maps[layer, head, 12])
+    assert all(now != then for now, then in zip(ink(figure), before, strict=True))
+    page.mouse.move(*place(canvas, 0, state))
+    expect(says).to_contain_text("What token 0 (cls) takes in")
+    assert_says(says.inner_text(), maps[layer, head, 0])
+    page.mouse.move(*place(canvas, 11, state))
+    page.mouse.down()
+    page.mouse.up()
+    small.scroll_into_view_if_needed()
+    box = small.bounding_box()  # columns: four heads, mean, rollout; the pointer has left the picture, the press stays
+    page.mouse.click(box["x"] + box["width"] * (44 + 3.4 * 99.3) / 640, box["y"] + box["height"] * 0.6)
+    expect(says).to_contain_text("head 3 of layer 2. What token 11 (row 2, column 2)")
+    assert_says(says.inner_text(), maps[2, 3, 11])
+    small.focus()
+    page.keyboard.press("ArrowRight")
+    expect(says).to_contain_text("the mean of 4 heads in layer 2")
+    assert_says(says.inner_text(), maps[2, :, 11].mean(0))
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    expect(says).to_contain_text("the rollout through layers 0 to 3")
+    rolled = inspection.rollout(list(maps[:, None]))[0]
+    assert_says(says.inner_text(), rolled[11])
+    matrix.focus()
+    page.keyboard.press("ArrowUp")
+    canvas.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(says).to_contain_text("What token 9 (row 2, column 0)")
+    assert_says(says.inner_text(), rolled[9])
+    before = ink(figure)
+    layers = figure.locator("input[type=range]").nth(1)
+    layers.scroll_into_view_if_needed()
+    drag(layers, 1, 0)
+    expect(says).to_contain_text("layers 0 to 0")
+    assert ink(figure) != before
+    figure.locator("input[type=radio]").first.check()
+    expect(says).to_contain_text(state["names"][0])
+    watch.assert_clean()
+
+
+def test_two_networks_are_shown_alike(live):
+    number, state = stored(TWO)
+    assert state["networks"] == ["trained", "random"]
+    torch.manual_seed(0)
+    nets = inspection.trained(), ViT(inspection.trained().config).eval()
+    figure, _, watch = live(TWO, number)
+    says = figure.get_by_role("status")
+    figure.locator("input[type=range]").first.fill("6")
+    expect(says).to_contain_text("What token 6")
+    for name, net in zip(state["networks"], nets, strict=True):
+        maps = torch_maps(state, net)[state["picture"]]
+        rolled = inspection.rollout(list(maps[: state["layer"] + 1, None]))[0, 6]
+        shown = {"head": maps[state["layer"], state["head"], 6], "rollout": rolled}
+        shown["mean"] = maps[state["layer"], :, 6].mean(0)
+        assert_says(says.inner_text(), shown[state["show"]], name)
+    watch.assert_clean()
+
+
+@pytest.mark.parametrize("page_name", [PAGE, TWO], ids=["one", "two"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_attention_explorer_by_touch_on_a_phone(live, dark, page_name):
+    number, state = stored(page_name)
+    figure, page, watch = live(page_name, number, width=390, touch=True, dark=dark)
+    says, before = figure.get_by_role("status"), ink(figure)
+    touch(figure.locator("canvas").first, 0.1, 0.95)
+    expect(says).to_contain_text("token 13 (row 3, column 0)")
+    assert ink(figure) != before
+    touch(figure.locator("input[type=range]").nth(1), 0.98, 0.5)
+    figure.get_by_label("rollout", exact=True).tap()
+    expect(says).to_contain_text("the rollout through layers 0 to 3")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watch.assert_clean()  # before axe, which asks for style sheets itself
+    assert unsound(figure, page) == ""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_attention_explorer_is_accessible_and_follows_the_theme(live, dark):
+    number, _ = stored(PAGE)
+    figure, page, watch = live(PAGE, number, dark=dark)
+    figure.locator("canvas").nth(1).focus()
+    page.keyboard.press("ArrowDown")
+    watch.assert_clean()
+    assert unsound(figure, page) == ""
+    before = ink(figure)
+    page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
+    assert ink(figure) != before
+    assert unsound(figure, page) == ""
+
+
+GARBAGE = {
+    "its maps should take": (r'("sizes": \[)4', r"\g<1>3"),
+    "17 tokens are not 1 and 4 × 3 patches": (r'("grid": \[4, )4', r"\g<1>3"),
+    "there is no token 99; there are 17": (r'("token": )\d+', r"\g<1>99"),
+    "there is no layer null": (r'("layer": )\d+', r"\g<1>null"),
+    "it should show head, mean and rollout, not all": (r'("show": )"head"', r'\g<1>"all"'),
+    "its pictures should take": (r'("shape": \[1, 28, )28', r"\g<1>29"),
+}
+
+
+def test_garbage_becomes_a_message_and_the_page_goes_on(live):
+    number, _ = stored(PAGE)
+    figure, page, _ = live(PAGE, number)
+    whole, served = page.request.get(page.url).text(), {}
+    page.route(f"**/{PAGE}", lambda route: route.fulfill(content_type="text/html", **served))
+    for words, (sound, damaged) in GARBAGE.items():
+        served["body"], times = re.subn(sound, damaged, whole)
+        assert times == 1, sound
+        page.reload()
+        figure.scroll_into_view_if_needed()
+        expect(figure).to_contain_text(words)
+        assert page.locator("article h1").count() == 1
+    assert unsound(figure, page) == ""
