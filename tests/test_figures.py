@@ -358,10 +358,16 @@ def test_stored_figures_are_those_of_today(path):
 def test_tool_keeps_what_is_shown_and_the_same_bytes(tmp_path):
     source = "from vitnb.figures import PatchExplorer\n\nunseen = PatchExplorer()\nPatchExplorer()"
     cell = nbformat.v4.new_code_cell(source, metadata={"mystnb": {"image": {"alt": "Two pictures"}}})
+    drawn = nbformat.v4.new_code_cell(
+        "from matplotlib import pyplot as plt\n\nplt.plot([1, 2]);", metadata=cell.metadata
+    )
     path = tmp_path / "one.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# One"), cell]), path)
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# One"), cell, drawn]), path)
     assert notebooks.run(path, check=False, root=tmp_path) == []
     first = path.read_bytes()
+    assert (
+        "image/png" in json.loads(first)["cells"][-1]["outputs"][0]["data"]
+    )  # the live figure's still did not undo it
     kinds = [model["model_module"] for model in notebooks.models(nbformat.read(path, 4)).values()]
     assert sorted(kinds) == ["@jupyter-widgets/base", "anywidget"]
     assert notebooks.run(path, check=True, root=tmp_path) == []

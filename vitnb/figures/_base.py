@@ -68,6 +68,7 @@ class Figure(anywidget.AnyWidget):
         return data, metadata
 
     def _png(self) -> bytes:
+        plt.close(plt.figure())  # a notebook's first figure: it switches drawing on, which the context would undo
         with plt.rc_context():
             plots.use_style()
             figure = self.still()

@@ -1,0 +1,88 @@
+"""Shuffle the patches: the model without positions gives the same answer, the ones with positions give others.
+
+Chapter 02: one model of each kind of the experiment `positions`, trained as
+there, asked about the first test picture of each class, in order and in a few
+fixed disorders. The answers, the pictures and the position tables are stored
+for the live figure; the accuracy in each order, over all test pictures, too.
+"""
+
+from dataclasses import asdict, replace
+
+import torch
+from torch import Tensor
+
+from experiments import checkpoint
+from experiments.positions import ARMS, MODEL, PICTURES, RECIPE, TEST_PICTURES, accuracy
+from vitnb import ViT, patchify, unpatchify
+from vitnb.data import Dataset, load
+from vitnb.training import ProgressBar, fit
+
+ORDERS = 8
+SEEDS = [0]
+CONFIG = {
+    "data": "fashion_mnist",
+    "pictures": PICTURES,
+    "test_pictures": TEST_PICTURES,
+    "orders": ORDERS,
+    "device": "cpu",
+    "model": MODEL.to_dict(),
+    "arms": ARMS,
+    "recipe": asdict(RECIPE),
+}
+
+
+def reorder(images: Tensor, order: Tensor) -> Tensor:
+    """Put the patches of all pictures (B, C, H, W) in one order: place n shows patch order[n]."""
+    _, C, H, W = images.shape
+    return unpatchify(patchify(images, MODEL.patch_size)[:, order], MODEL.patch_size, (H, W), C)
+
+
+def train(data: Dataset, arm: str, seed: int) -> ViT:
+    """The model of `experiments.positions`: the same start, pictures and recipe."""
+    torch.manual_seed(seed)
+    model = ViT(replace(MODEL, **ARMS[arm]))
+    few = replace(data, test_images=data.test_images[:500], test_labels=data.test_labels[:500])  # after each epoch
+    fit(model, few, replace(RECIPE, seed=seed), [ProgressBar()], checkpoint(f"shuffled-{list(ARMS).index(arm)}"))
+    return model.eval()
+
+
+@torch.no_grad()
+def ask(model: ViT, data: Dataset, chosen: list[int], orders: Tensor) -> dict:
+    """What one model answers in each order, and its position table."""
+    images = data.normalize(data.test_images)  # (B, C, H, W)
+    rows = [reorder(images, order) for order in orders]
+    answers = torch.stack([model(row[chosen]).softmax(-1) for row in rows], dim=1)  # (pictures, orders, classes)
+    table = getattr(model.positions, "table", None)  # (1, T, D)
+    return {
+        "probabilities": rounded(answers, 4),
+        "accuracy": [accuracy(model, row, data.test_labels) for row in rows],
+        "table": [] if table is None else rounded(table[0, 1:], 3),
+    }
+
+
+def rounded(values: Tensor, digits: int) -> list:
+    """Nested lists of short numbers."""
+    if values.ndim:
+        return [rounded(value, digits) for value in values]
+    return round(values.item(), digits)
+
+
+def run() -> dict:
+    data = load("fashion_mnist")
+    if data.name != "fashion_mnist":
+        raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
+    data = data.subset(PICTURES, test=TEST_PICTURES)
+    torch.set_num_threads(1)
+    labels = data.test_labels.tolist()
+    chosen = [labels.index(label) for label in range(len(data.classes))]  # the first of each class
+    N = (MODEL.img_size // MODEL.patch_size) ** 2
+    g = torch.Generator().manual_seed(0)
+    orders = torch.stack([torch.arange(N)] + [torch.randperm(N, generator=g) for _ in range(ORDERS)])
+    models = {arm: ask(train(data, arm, SEEDS[0]), data, chosen, orders) for arm in ARMS}
+    return {
+        "classes": list(data.classes),
+        "pictures": chosen,
+        "pixels": data.test_images[chosen].flatten(1).tolist(),
+        "orders": orders.tolist(),
+        "models": models,
+    }

@@ -1,0 +1,32 @@
+// Run by Node: node --test tests/*.test.mjs
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { compare, cosines, inOrder, nearest, percent } from "../vitnb/figures/position_explorer.js";
+
+test("cosines by hand", () => {
+  const table = [3, 4, 6, 8, -4, 3, -3, -4]; // (N, D) = (4, 2)
+  assert.deepEqual(cosines(table, 2, 0), [1, 1, 0, -1]);
+});
+
+test("place n shows patch order[n]", () => {
+  const pixels = Uint8Array.from({ length: 16 }, (_, i) => i); // 4 × 4 in a grid of 2 × 2
+  assert.deepEqual([...inOrder(pixels, 2, [0, 1, 2, 3])], [...pixels]);
+  assert.deepEqual(
+    [...inOrder(pixels, 2, [3, 0, 2, 1])],
+    [10, 11, 0, 1, 14, 15, 4, 5, 8, 9, 2, 3, 12, 13, 6, 7],
+  );
+});
+
+test("two answers compared", () => {
+  const { before, now, shown, points } = compare([0.7, 0.2, 0.1, 0], [0.1, 0.2, 0.1, 0.6]);
+  assert.deepEqual([before, now, shown], [0, 3, [0, 3, 1]]);
+  assert.ok(Math.abs(points - 60) < 1e-9);
+  assert.equal(compare([0.5, 0.5], [0.5, 0.5]).points, 0);
+});
+
+test("the nearest place is another place", () => {
+  assert.equal(nearest([1, 0.2, 0.5], 0), 2);
+  assert.equal(nearest([-0.3, 1, -0.2], 1), 2);
+  assert.equal(nearest([0.3, 0.1, 1], 2), 0);
+  assert.equal(percent(0.766), "77\u00a0%");
+});
