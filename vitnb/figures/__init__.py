@@ -8,5 +8,6 @@ from vitnb.figures.attention_explorer import AttentionExplorer
 from vitnb.figures.live_vit import LiveViT
 from vitnb.figures.patch_explorer import PatchExplorer
 from vitnb.figures.pool_explorer import PoolExplorer
+from vitnb.figures.position_explorer import PositionExplorer
 
-__all__ = ["AttentionExplorer", "LiveViT", "PatchExplorer", "PoolExplorer"]
+__all__ = ["AttentionExplorer", "LiveViT", "PatchExplorer", "PoolExplorer", "PositionExplorer"]
