@@ -1,4 +1,4 @@
-"""Deep post-norm stacks learn little in a short training; pre-norm learns; small gains on its branches rescue post-norm.
+"""Deep post-norm stacks learn little in a short training; pre-norm learns; small gains on its branches save post-norm.
 
 Chapter 04: depth, norm, warm-up and learning rate, every combination, in a
 small ViT that is trained for 150 steps; then depth 36 again with LayerScale
