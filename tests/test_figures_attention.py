@@ -206,8 +206,9 @@ def test_attention_explorer_by_mouse_and_key(live, from_file):
 def test_two_networks_are_shown_alike(live):
     number, state = stored(TWO)
     assert state["networks"] == ["trained", "random"]
+    trained = inspection.trained()
     torch.manual_seed(0)
-    nets = inspection.trained(), ViT(inspection.trained().config).eval()
+    nets = trained, ViT(trained.config).eval()
     figure, _, watch = live(TWO, number)
     says = figure.get_by_role("status")
     figure.locator("input[type=range]").first.fill("6")
