@@ -174,8 +174,10 @@ function build({ model, root, put }) {
   return function draw() {
     const [index, turn, place] = ["picture", "order", "place"].map((name) => model.get(name));
     if (!classes[index]) throw Error(`there is no picture ${index}; there are ${C}`);
-    if (!(turn >= 0 && turn < count)) throw Error(`there is no order ${turn}; there are ${count}`);
-    if (!(place >= 0 && place < N)) throw Error(`there is no place ${place}; there are ${N}`);
+    if (!Number.isInteger(turn) || turn < 0 || turn >= count)
+      throw Error(`there is no order ${turn}; there are ${count}`);
+    if (!Number.isInteger(place) || place < 0 || place >= N)
+      throw Error(`there is no place ${place}; there are ${N}`);
     const order = orders.subarray(turn * N, turn * N + N);
     const image = inOrder(pixels.subarray(index * side ** 2, (index + 1) * side ** 2), grid, order);
     select.value = String(index);
