@@ -5,9 +5,10 @@ same object works in JupyterLab, in Colab and in the page of the book.
 """
 
 from vitnb.figures.attention_explorer import AttentionExplorer
+from vitnb.figures.block_diagram import BlockDiagram
 from vitnb.figures.live_vit import LiveViT
 from vitnb.figures.patch_explorer import PatchExplorer
 from vitnb.figures.pool_explorer import PoolExplorer
 from vitnb.figures.position_explorer import PositionExplorer
 
-__all__ = ["AttentionExplorer", "LiveViT", "PatchExplorer", "PoolExplorer", "PositionExplorer"]
+__all__ = ["AttentionExplorer", "BlockDiagram", "LiveViT", "PatchExplorer", "PoolExplorer", "PositionExplorer"]

@@ -1,0 +1,162 @@
+"""BlockDiagram: in Python against torch, and in the page of chapter 04 against the stored trainings."""
+
+import re
+
+import pytest
+import torch
+from playwright.sync_api import expect
+from test_figures import drag, ink, touch, unsound
+from torch.nn import functional as F
+
+from vitnb import ViT, ViTConfig, data
+from vitnb.figures import BlockDiagram
+from vitnb.figures.block_diagram import NormaliseThenAdd, SandwichBlock, stack
+
+PAGE = "book/04-pre-norm-post-norm.html"
+WIRINGS = ["pre-norm", "post-norm", "normalise, then add", "sandwich"]
+
+
+@pytest.fixture(scope="module")
+def diagram():
+    return BlockDiagram()
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return data.result("norms")
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_curves_are_those_of_the_model_that_was_trained(diagram, stored, norm):
+    """The same weights and pictures, measured in another way."""
+    config = stored["config"]["model"] | {"norm": norm, "depth": 12}
+    rms, gradient = [], []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        model = ViT(ViTConfig(**config))
+        images, labels = torch.randn(16, 1, 28, 28), torch.randint(10, (16,))
+        steps = model.forward_intermediates(images)
+        rms.append([steps[f"block_{n}"].pow(2).mean().sqrt().item() for n in range(1, 13)])
+        grads = torch.autograd.grad(F.cross_entropy(steps["logits"], labels), list(model.blocks.parameters()))
+        each = len(grads) // 12
+        parts = [torch.cat([g.flatten() for g in grads[each * n : each * n + each]]) for n in range(12)]
+        gradient.append([part.norm().item() for part in parts])
+    for name, runs in (("rms", rms), ("gradient", gradient)):
+        runs = torch.tensor(runs)  # (seeds, blocks)
+        expected = torch.stack([runs.amin(0), runs.mean(0), runs.amax(0)])
+        found = diagram.curve(name, WIRINGS.index(f"{norm}-norm"), 1)
+        torch.testing.assert_close(found, expected, rtol=2e-3, atol=0)  # four digits are kept
+
+
+def test_the_two_other_blocks_are_wired_as_they_say(stored):
+    config = ViTConfig(**stored["config"]["model"])
+    x = torch.randn(2, 5, config.embed_dim)  # (B, T, D)
+    for wiring, kind in (("normalise, then add", NormaliseThenAdd), ("sandwich", SandwichBlock)):
+        model = stack(config, wiring, 2)
+        block = model.blocks[1]
+        assert type(block) is kind
+        assert isinstance(model.norm, torch.nn.LayerNorm)
+        for branch in (block.attention.proj, block.mlp.fc2):
+            torch.nn.init.zeros_(branch.weight)
+            torch.nn.init.zeros_(branch.bias)
+        stays = torch.allclose(block(x), x)
+        assert stays == (wiring == "sandwich")  # silent branches: does the stream pass?
+
+
+def test_it_carries_the_trainings(diagram, stored):
+    assert diagram.wirings == WIRINGS
+    plain = [arm for arm in stored["result"]["arms"] if not arm["change"]]
+    assert sum(run["wiring"] in ("pre-norm", "post-norm") for run in diagram.trained) == len(plain)
+    for arm in plain:
+        keys = {key: arm[key] for key in ("depth", "warmup", "lr", "accuracy")}
+        assert {"wiring": f"{arm['norm']}-norm"} | keys in diagram.trained
+    assert repr(diagram) == "BlockDiagram: a live figure; run this cell to bring it to life"
+    assert "image/png" in diagram._repr_mimebundle_()[0]
+    assert sum(len(v) for v in diagram.get_state().values() if isinstance(v, (bytes, str))) < 300_000
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda _: BlockDiagram(wiring=4), ValueError, ["wiring", "3", "4"]),
+        (lambda _: BlockDiagram(depth=-1), ValueError, ["depth", "-1"]),
+        (lambda _: BlockDiagram(rate=0.001), TypeError, ["rate", "0.001"]),
+        (lambda d: setattr(d, "warmup", 2), ValueError, ["warmup", "2", "1"]),
+    ],
+)
+def test_bad_input_is_refused_with_words(diagram, call, error, words):
+    with pytest.raises(error) as caught:
+        call(diagram)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def accuracy_in_words(stored, depth, norm, lr, warmup):
+    """What the figure should say of one training."""
+    wanted = {"depth": depth, "norm": norm, "lr": lr, "warmup": warmup, "change": ""}
+    (arm,) = (arm for arm in stored["result"]["arms"] if wanted.items() <= arm.items())
+    runs = torch.tensor(arm["accuracy"], dtype=torch.float64) * 100
+    return f"{runs.mean():.1f} % ({runs.min():.1f} to {runs.max():.1f})"
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_by_mouse_and_key_it_shows_the_stored_numbers(live, diagram, stored, from_file):
+    figure, page, watch = live(PAGE, from_file=from_file)
+    says, depth, before = figure.get_by_role("status"), figure.locator("input[type=range]"), ink(figure)
+    expect(says).to_contain_text("6 blocks, pre-norm")
+    expect(says).to_contain_text(accuracy_in_words(stored, 6, "pre", 0.001, 0))
+    figure.get_by_label("post-norm").check()
+    expect(figure.locator("pre")).to_have_text("x = norm1(x + attention(x))\nx = norm2(x + mlp(x))")
+    assert all(now != then for now, then in zip(ink(figure)[:4], before[:4], strict=True))
+    drag(depth, 0, 1)
+    expect(says).to_contain_text("36 blocks, post-norm")
+    expect(says).to_contain_text(accuracy_in_words(stored, 36, "post", 0.001, 0))
+    depth.focus()
+    page.keyboard.press("ArrowLeft")
+    figure.get_by_label("0.003").check()
+    figure.get_by_label("50 steps").check()
+    expect(says).to_contain_text(accuracy_in_words(stored, 24, "post", 0.003, 50))
+    figure.get_by_label("sandwich").check()
+    expect(says).to_contain_text("was not trained")
+    words = says.inner_text()
+    said = [float(v) for v in re.search(r"stream is (\S+) after block 1 and (\S+) after block 24", words).groups()]
+    said += [float(v) for v in re.search(r"gradient is (\S+) in block 1 and (\S+) in block 24", words).groups()]
+    real = [diagram.curve(name, 3, 2)[1][at].item() for name in ("rms", "gradient") for at in (0, -1)]
+    torch.testing.assert_close(torch.tensor(said), torch.tensor(real), rtol=0.01, atol=0)
+    watch.assert_clean()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_by_touch_on_a_phone(live, dark):
+    figure, page, watch = live(PAGE, width=390, touch=True, dark=dark)
+    says, before = figure.get_by_role("status"), ink(figure)
+    figure.get_by_label("normalise, then add").tap()
+    expect(says).to_contain_text("6 blocks, normalise, then add")
+    touch(figure.locator("input[type=range]"), 0.98, 0.5)
+    expect(says).to_contain_text("36 blocks, normalise, then add")
+    assert all(now != then for now, then in zip(ink(figure)[:4], before[:4], strict=True))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watch.assert_clean()  # before axe, which reads the style sheets once more, from other places
+    assert unsound(figure, page) == ""
+    page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
+    assert unsound(figure, page) == ""
+
+
+GARBAGE = {
+    "there is no depth number 9": ('"depth": 0', '"depth": 9'),
+    "there is no wiring number null": ('"wiring": 0', '"wiring": null'),
+    "it knows no wiring post-office": ('"wirings": ["pre-norm", "post-norm"', '"wirings": ["pre-norm", "post-office"'),
+    "its numbers “rms” should take": ('"depths": [6, 12', '"depths": [6, 13'),
+}
+
+
+def test_garbage_becomes_a_message(live):
+    figure, page, _ = live(PAGE)
+    whole, served = page.request.get(page.url).text(), {}
+    page.route(f"**/{PAGE}", lambda route: route.fulfill(content_type="text/html", **served))
+    for words, (sound, damaged) in GARBAGE.items():
+        assert sound in whole
+        served["body"] = whole.replace(sound, damaged)
+        page.reload()
+        figure.scroll_into_view_if_needed()
+        expect(figure).to_contain_text(words)
+        assert page.locator("article h1").count() == 1
