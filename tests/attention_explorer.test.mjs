@@ -17,12 +17,11 @@ const close = (a, b, within = 1e-6) => {
 };
 
 test("rows stored in parts of their largest weight sum to 1", () => {
-  close(decodeRows(Uint8Array.of(255, 255, 0, 255), 2), [0.5, 0.5, 0, 1]);
-  close(decodeRows(Uint8Array.of(255, 85, 0), 3), [0.75, 0.25, 0]);
-  assert.throws(
-    () => decodeRows(Uint8Array.of(255, 1, 0, 0), 2),
-    /row 1 of one of its maps is empty/,
-  );
+  const stored = (...values) => Uint8Array.from(values.flatMap((v) => [v % 256, v >> 8]));
+  close(decodeRows(stored(65535, 65535, 0, 65535), 2), [0.5, 0.5, 0, 1]);
+  close(decodeRows(stored(65535, 21845, 0), 3), [0.75, 0.25, 0]);
+  close(decodeRows(stored(65535, 1), 2), [65535 / 65536, 1 / 65536], 1e-7);
+  assert.throws(() => decodeRows(stored(255, 1, 0, 0), 2), /row 1 of one of its maps is empty/);
 });
 
 test("the mean of the heads, layer by layer", () => {

@@ -33,7 +33,7 @@ IMAGES = torch.rand(2, 3, 8, 12, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("pool", ["cls", "mean"])
-def test_maps_travel_to_half_a_per_cent(pool):
+def test_maps_travel_exactly(pool):
     model = small(global_pool=pool).train()
     explorer = AttentionExplorer(model, IMAGES, normalize=lambda images: 2 * images - 1)
     assert model.training
@@ -42,13 +42,13 @@ def test_maps_travel_to_half_a_per_cent(pool):
         model(2 * IMAGES - 1)
     explorer.picture = 1
     right = torch.stack(maps, dim=1)[1]  # (L, h, T, T)
-    assert (explorer.weights()[0] - right).abs().max() < 0.005
+    assert (explorer.weights()[0] - right).abs().max() < 3e-5
     explorer.token, explorer.layer, explorer.head = 3, 2, 1
-    assert (explorer.row()[0] - right[2, 1, 3]).abs().max() < 0.005
+    assert (explorer.row()[0] - right[2, 1, 3]).abs().max() < 3e-5
     explorer.show, explorer.layer = "mean", 1
-    assert (explorer.row()[0] - right[1, :, 3].mean(0)).abs().max() < 0.005
+    assert (explorer.row()[0] - right[1, :, 3].mean(0)).abs().max() < 3e-5
     explorer.show = "rollout"
-    assert (explorer.row()[0] - inspection.rollout(maps[:2])[1, 3]).abs().max() < 0.005
+    assert (explorer.row()[0] - inspection.rollout(maps[:2])[1, 3]).abs().max() < 3e-5
 
 
 def test_a_model_and_an_image_of_the_reader():
@@ -89,7 +89,7 @@ def broken():
         (
             lambda: AttentionExplorer(small(img_size=240, patch_size=4, depth=12), torch.zeros(3, 240, 240)),
             ValueError,
-            ["weights", "32,000,000", "patch_size"],
+            ["weights", "16,000,000", "patch_size"],
         ),
         (lambda: setattr(AttentionExplorer(small(), IMAGES), "token", 7), ValueError, ["token", "7", "6"]),
         (lambda: setattr(AttentionExplorer(small(), IMAGES), "layer", -1), ValueError, ["layer", "-1", "2"]),
@@ -133,12 +133,12 @@ def said(text, net=""):
 
 
 def assert_says(text, row, net=""):
-    """The sentence agrees with a row of weights to what a byte can hold."""
+    """The sentence agrees with a row of weights to its last digit."""
     largest, heard = said(text, net)
     for per, token in largest:
-        assert per == pytest.approx(100 * row[token].item(), abs=1)
-    assert largest[0][0] == pytest.approx(100 * row.max().item(), abs=1)
-    assert heard == pytest.approx(torch.special.entr(row).sum().exp().item(), abs=0.2)
+        assert per == pytest.approx(100 * row[token].item(), abs=0.055 if per < 10 else 0.51)
+    assert largest[0][1] == row.argmax()
+    assert heard == pytest.approx(torch.special.entr(row).sum().exp().item(), abs=0.055)
 
 
 def place(canvas, token, state):

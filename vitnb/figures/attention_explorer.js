@@ -5,14 +5,15 @@ import { letters, ring, share, stepToken, tokenAt, write, zoomOf } from "./canva
 const FULL = 6; // the colour is full at so many times an even share
 const SHOWS = ["head", "mean", "rollout"];
 
-/** Weights from bytes: each row was stored in parts of its largest weight, and sums to 1. */
+/** Weights from bytes, two each: every row was stored in parts of its largest weight, and sums to 1. */
 export function decodeRows(stored, T) {
-  const weights = new Float32Array(stored.length);
-  for (let start = 0; start < stored.length; start += T) {
+  const weights = new Float32Array(stored.length / 2);
+  for (let start = 0; start < weights.length; start += T) {
     let sum = 0;
-    for (let i = start; i < start + T; i++) sum += stored[i];
+    for (let i = start; i < start + T; i++)
+      sum += weights[i] = stored[2 * i] + 256 * stored[2 * i + 1];
     if (!sum) throw Error(`row ${(start / T) % T} of one of its maps is empty`);
-    for (let i = start; i < start + T; i++) weights[i] = stored[i] / sum;
+    for (let i = start; i < start + T; i++) weights[i] /= sum;
   }
   return weights;
 }
@@ -55,7 +56,7 @@ export function ranked(row) {
 function checkAttention(state, stored, pixels) {
   const { nets, names, sizes, grid, prefix, shape, show, picked } = state;
   const [L, heads, T] = sizes;
-  const wanted = nets.length * names.length * L * heads * T * T;
+  const wanted = 2 * nets.length * names.length * L * heads * T * T;
   if (stored.length !== wanted)
     throw Error(`its maps should take ${wanted} bytes and take ${stored.length}`);
   if (T !== prefix + grid[0] * grid[1] || ![0, 1].includes(prefix))
@@ -97,7 +98,7 @@ function build({ model, root, put }) {
   let known = { picture: -1 };
   const weightsOf = (index) => {
     if (known.picture !== index) {
-      const length = L * heads * T * T;
+      const length = 2 * L * heads * T * T;
       const all = nets.map((_, net) => {
         const start = (net * names.length + index) * length;
         const weights = decodeRows(stored.subarray(start, start + length), T);

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib.figure
+import numpy as np
 import torch
 import traitlets
 from matplotlib import pyplot as plt
@@ -17,7 +18,7 @@ from vitnb.inspection import rollout
 from vitnb.vit import ViT
 
 SHOWS = ("head", "mean", "rollout")
-MAX_WEIGHTS = 32_000_000
+MAX_WEIGHTS = 16_000_000
 
 
 class AttentionExplorer(Figure):
@@ -36,7 +37,7 @@ class AttentionExplorer(Figure):
     reader's choice and move the figure when they are set; all count from 0.
 
     Raises: TypeError or ValueError if models, images or names are not as
-        above, or if all maps together hold more than 32 million weights.
+        above, or if all maps together hold more than 16 million weights.
     """
 
     _esm = module("attention_explorer.js")
@@ -49,7 +50,7 @@ class AttentionExplorer(Figure):
     prefix = traitlets.Int(0).tag(sync=True)
     shape = traitlets.List(traitlets.Int()).tag(sync=True)  # (C, H, W) of a picture
     pixels = traitlets.Bytes().tag(sync=True)
-    maps = traitlets.Bytes().tag(sync=True)  # (networks, B, L, h, T, T), each row in parts of its largest weight
+    maps = traitlets.Bytes().tag(sync=True)  # (networks, B, L, h, T, T), see _record
 
     picture = traitlets.Int(0).tag(sync=True)
     token = traitlets.Int(0).tag(sync=True)
@@ -94,8 +95,8 @@ class AttentionExplorer(Figure):
 
     def weights(self) -> Tensor:
         """Return the maps of the picture that is shown, as the figure has them: (networks, L, h, T, T)."""
-        stored = torch.frombuffer(bytearray(self.maps), dtype=torch.uint8)
-        stored = stored.reshape(len(self.networks), len(self.names), *self.sizes, -1)[:, self.picture].float()
+        stored = torch.from_numpy(np.frombuffer(self.maps, dtype="<u2").astype(np.float32))
+        stored = stored.reshape(len(self.networks), len(self.names), *self.sizes, -1)[:, self.picture]
         return stored / stored.sum(dim=-1, keepdim=True)
 
     def row(self) -> Tensor:
@@ -170,7 +171,7 @@ def _networks(models: ViT | Mapping[str, ViT]) -> dict[str, ViT]:
 
 @torch.no_grad()
 def _record(model: ViT, images: Tensor, normalize: Callable[[Tensor], Tensor] | None) -> bytes:
-    """Run a network on the pictures and return its maps (B, L, h, T, T) as bytes: 255 is the largest of each row."""
+    """Run a network on pictures and return its maps (B, L, h, T, T) as two bytes each: 65535 is the largest of a row."""
     pixels = images if images.is_floating_point() else images.float() / 255
     device, training = next(model.parameters()).device, model.training
     model.eval()
@@ -182,4 +183,4 @@ def _record(model: ViT, images: Tensor, normalize: Callable[[Tensor], Tensor] | 
     weights = torch.stack([layer.float().cpu() for layer in maps], dim=1)  # (B, L, h, T, T)
     if not weights.isfinite().all():
         raise ValueError("the attention of models is not finite: use weights that hold no NaN or infinity")
-    return (255 * weights / weights.amax(dim=-1, keepdim=True)).round().byte().contiguous().numpy().tobytes()
+    return (65535 * weights / weights.amax(dim=-1, keepdim=True)).round().numpy().astype("<u2").tobytes()
