@@ -171,7 +171,7 @@ def _networks(models: ViT | Mapping[str, ViT]) -> dict[str, ViT]:
 
 @torch.no_grad()
 def _record(model: ViT, images: Tensor, normalize: Callable[[Tensor], Tensor] | None) -> bytes:
-    """Run a network on pictures and return its maps (B, L, h, T, T) as two bytes each: 65535 is the largest of a row."""
+    """Run a network on pictures and return its maps (B, L, h, T, T) as two bytes each: 65535 tops each row."""
     pixels = images if images.is_floating_point() else images.float() / 255
     device, training = next(model.parameters()).device, model.training
     model.eval()
