@@ -127,7 +127,7 @@ function build({ model, root, put }) {
   const says = sentence();
   const facts = h("dl");
   const plots = {
-    rms: makePlot("Size of the stream (rms)"),
+    rms: makePlot("Size of the stream"),
     gradient: makePlot("Gradient of each block"),
     trained: makePlot("Test accuracy (%)"),
   };
@@ -310,7 +310,7 @@ function drawBlock(root, canvas, parts) {
 
 /** The axes of a plot of 480 × 400: ticks are [place from 0 to 1, word]; returns the two scales. */
 function drawAxes(root, pen, xticks, yticks, xlabel) {
-  const [left, right, top, bottom] = [72, 468, 14, 340];
+  const [left, right, top, bottom] = [72, 466, 14, 330];
   const [soft, line] = ["soft", "line"].map((name) => color(root, name));
   const x = (share) => left + share * (right - left);
   const y = (share) => bottom - share * (bottom - top);
@@ -333,7 +333,7 @@ function drawAxes(root, pen, xticks, yticks, xlabel) {
   }
   Object.assign(pen, { textAlign: "center", textBaseline: "top" });
   for (const [share, word] of xticks) pen.fillText(word, x(share), bottom + 6);
-  pen.fillText(xlabel, (left + right) / 2, bottom + 32);
+  pen.fillText(xlabel, (left + right) / 2, bottom + 36);
   return { x, y };
 }
 

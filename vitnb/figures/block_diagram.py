@@ -79,9 +79,11 @@ class BlockDiagram(Figure):
                 low, mean, high = self.curve(name, w, self.depth)
                 axis.plot(range(1, L + 1), mean, color=plots.COLORS[w], ls=STYLES[w], label=wiring)
                 axis.fill_between(range(1, L + 1), low, high, color=plots.COLORS[w], alpha=0.2, lw=0)
-            axis.set(
-                xlabel="block", yscale="log", title={"rms": "rms of the stream"}.get(name, "gradient of the block")
-            )
+            axis.set(xlabel="block", yscale="log", title=TITLES[name])
+            limits = axis.get_ylim()
+            ticks = [tick for tick in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10) if limits[0] <= tick <= limits[1]]
+            axis.set_yticks(ticks, ticks)
+            axis.minorticks_off()
         lr, warmup = self.rates[self.rate], self.warmups[self.warmup]
         for w, wiring in enumerate(self.wirings):
             runs = [a for a in self.trained if (a["wiring"], a["lr"], a["warmup"]) == (wiring, lr, warmup)]
