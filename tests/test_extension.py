@@ -1,6 +1,8 @@
 """The Sphinx extension: links that follow the repository, MyST in comments, a strict build, MathJax of our own."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -119,6 +121,25 @@ def test_build_follows_a_fork_and_shows_hidden_myst(tmp_path):
     mathjax = tmp_path / "_build" / "html" / "_static" / "mathjax"
     assert (mathjax / "tex-chtml-full.js").exists()
     assert list(mathjax.glob("output/chtml/fonts/woff-v2/*.woff"))
+
+
+def test_build_prints_the_seconds_of_each_chapter(tmp_path):
+    record = {
+        "result": {"full": {"one": 41.4, "two": 20.0}, "fast": {"one": 7.7, "two": 1.0}},
+        "config": {"threads": 2},
+        "device": "cpu (2 cores)",
+        "command": "python -m experiments chapters",
+    }
+    results = tmp_path / "book" / "results"
+    results.mkdir(parents=True)
+    (results / "chapters.json").write_text(json.dumps(record))
+    nbformat.write(nbformat.v4.new_notebook(), tmp_path / "book" / "two.ipynb")
+    build(tmp_path, "# One\n\n<!-- :::{chapter-seconds}\n-->\n<!-- ::: -->\n")
+    html = (tmp_path / "_build" / "html" / "book" / "one.html").read_text()
+    rows = re.findall(r"<tr.*?</tr>", html, re.DOTALL)
+    cells = [[re.sub(r"<[^>]+>", "", c).strip() for c in re.findall(r"<t[hd].*?</t[hd]>", r, re.DOTALL)] for r in rows]
+    assert cells[1][1:] == ["41", "8"] and cells[2][1:] == ["20", "1"] and cells[3] == ["all", "61", "9"]
+    assert "python -m experiments chapters" in re.sub(r"<[^>]+>", "", html)
 
 
 def test_a_broken_reference_stops_the_build(tmp_path):

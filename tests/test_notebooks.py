@@ -1,5 +1,6 @@
 """The stored notebooks, where nbval does not look, and the tool that stores them."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -36,6 +37,8 @@ def complaints(notebook: nbformat.NotebookNode, path: str) -> list[str]:
         if cell.id != "setup" and any(len(line) > 75 for line in cell.source.splitlines()):
             found.append(f"cell {number} has a line of more than 75 characters")
         pictures = any(kind.startswith("image/") for output in cell.outputs for kind in output.get("data", {}))
+        if "figure" in cell.metadata.get("mystnb", {}) and not pictures:
+            found.append(f"cell {number} is a figure without a picture")
         hidden = {"remove-output", "remove-cell"} & set(tags(cell))
         if pictures and not hidden and not cell.metadata.get("mystnb", {}).get("image", {}).get("alt"):
             found.append(f"cell {number} draws a picture without mystnb.image.alt in its metadata")
@@ -66,6 +69,16 @@ def test_every_chapter_of_the_contents_exists():
     for file in files:
         sources = [path for ending in (".md", ".ipynb") if (path := ROOT / f"{file}{ending}").exists()]
         assert len(sources) == 1, f"{file} has {len(sources)} sources"
+
+
+def test_every_chapter_is_timed_and_within_its_budget():
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    chapters = [Path(file["file"]).stem for file in [{"file": toc["root"]}, *toc["chapters"]]]
+    taken = json.loads((ROOT / "book" / "results" / "chapters.json").read_text())["result"]
+    timed = [name for name in chapters if (ROOT / "book" / f"{name}.ipynb").exists()]
+    assert sorted(taken["full"]) == sorted(taken["fast"]) == sorted(timed)
+    assert max(taken["full"].values()) < 180 and sum(taken["full"].values()) < 900
+    assert sum(taken["fast"].values()) < 180
 
 
 def cell(source, *names, **metadata):

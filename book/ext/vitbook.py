@@ -1,4 +1,4 @@
-"""What Jupyter Book lacks: links that follow forks, MyST that hides in comments, MathJax of our own."""
+"""What Jupyter Book lacks: links that follow forks, MyST in comments, a table of seconds, MathJax of our own."""
 
 import importlib.util
 import json
@@ -8,8 +8,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.util.docutils import SphinxDirective
 
 # Colab, JupyterLab and GitHub show MyST's own lines as noise, and hide comments. So notebooks
 # write  <!-- :::{name} title, options on their own lines, ::: and -->  and  <!-- (label)= -->.
@@ -70,6 +72,25 @@ def prepare_source(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = json.dumps(notebook)
 
 
+class ChapterSeconds(SphinxDirective):
+    """Print how long each chapter runs, as experiments/chapters.py measured it."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return a table: chapter, seconds in full, seconds of a smoke run."""
+        path = Path(self.env.srcdir, "book", "results", "chapters.json")
+        self.env.note_dependency(str(path))
+        record = json.loads(path.read_text())
+        full, fast = record["result"]["full"], record["result"]["fast"]
+        lines = ["| chapter | seconds | with VITNB_FAST=1 |", "| --- | ---: | ---: |"]
+        lines += [f"| [](/book/{name}.ipynb) | {full[name]:.0f} | {fast[name]:.0f} |" for name in full]
+        lines += [f"| all | {sum(full.values()):.0f} | {sum(fast.values()):.0f} |", ""]
+        lines += [
+            f"Measured on {record['device']} with {record['config']['threads']} of them at work, the start of the"
+        ]
+        lines += [f"kernel included, by `{record['command']}`."]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
 def mend_bibliography(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
     """Give the entries of the bibliography a role that screen readers know."""
     if "body" in context:  # docutils 0.21 writes one that ARIA has withdrawn
@@ -91,6 +112,7 @@ def copy_mathjax(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict:
     """Register the extension."""
     app.add_config_value("vitbook_rename", ("", ""), "env", tuple)
+    app.add_directive("chapter-seconds", ChapterSeconds)
     app.setup_extension("live_figures")
     app.connect("config-inited", follow_repository, priority=100)
     app.connect("source-read", prepare_source)

@@ -1,0 +1,39 @@
+"""Every chapter runs on one CPU core, from a fresh kernel, in less than three minutes.
+
+Seconds of each notebook with one thread, as its readers run it and as a smoke
+test (VITNB_FAST=1), the start of the kernel included.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+from experiments import ROOT
+from vitnb import data
+
+THREADS = 1
+SEEDS = []  # each chapter sets its own
+CONFIG = {"data": "fashion_mnist", "device": "cpu", "threads": THREADS}
+
+
+def run() -> dict:
+    if data.load("fashion_mnist").name != "fashion_mnist":
+        raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
+    chapters = [ROOT / "book" / "index.ipynb", *sorted((ROOT / "book").glob("[0-9]*.ipynb"))]
+    return {way: {path.stem: seconds(path, fast) for path in chapters} for way, fast in (("full", ""), ("fast", "1"))}
+
+
+def seconds(path: Path, fast: str) -> float:
+    """Execute a notebook and return how long it took; its file stays as it is."""
+    notebook = nbformat.read(path, as_version=4)
+    folder = {"metadata": {"path": path.parent}}
+    quiet = ["--log-level=ERROR"]
+    client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources=folder, extra_arguments=quiet)
+    start = time.perf_counter()
+    client.execute(env=os.environ | {"VITNB_FAST": fast, "OMP_NUM_THREADS": str(THREADS)})
+    taken = round(time.perf_counter() - start, 1)
+    print(f"{path.stem}{' (fast)' * bool(fast)}: {taken} s", flush=True)
+    return taken
