@@ -10,5 +10,14 @@ from vitnb.figures.live_vit import LiveViT
 from vitnb.figures.patch_explorer import PatchExplorer
 from vitnb.figures.pool_explorer import PoolExplorer
 from vitnb.figures.position_explorer import PositionExplorer
+from vitnb.figures.recipe_explorer import RecipeExplorer
 
-__all__ = ["AttentionExplorer", "BlockDiagram", "LiveViT", "PatchExplorer", "PoolExplorer", "PositionExplorer"]
+__all__ = [
+    "AttentionExplorer",
+    "BlockDiagram",
+    "LiveViT",
+    "PatchExplorer",
+    "PoolExplorer",
+    "PositionExplorer",
+    "RecipeExplorer",
+]

@@ -1,0 +1,189 @@
+"""RecipeExplorer: in Python, and in the page of chapter 07 against numpy on the stored runs."""
+
+import copy
+import math
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+from test_figures import ink, unsound
+
+from vitnb import data
+from vitnb.figures import RecipeExplorer
+
+PAGE = "book/07-training.html"
+CURVES = ("losses", "train_accuracy_by_epoch", "test_accuracy_by_epoch")
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return data.result("recipes")
+
+
+def made_up():
+    """A record of two recipes and three seeds."""
+    accuracies = {"the recipe": (0.5, 0.6, 0.7), "other": (0.6, 0.65, 0.9)}
+    runs = {
+        name: [
+            {"seed": s, "test_accuracy": a, "steps": 5, "losses": [2.0, 1.5 + a, 1.0 + s]}
+            | {"train_accuracy_by_epoch": [0.1, a], "test_accuracy_by_epoch": [0.2, a]}
+            for s, a in enumerate(values)
+        ]
+        for name, values in accuracies.items()
+    }
+    return {"result": {"runs": runs}}
+
+
+def changed(change):
+    """The made-up record after change(its runs)."""
+    record = copy.deepcopy(made_up())
+    change(record["result"]["runs"])
+    return record
+
+
+def finals(stored, arm):
+    return np.array([run["test_accuracy"] for run in stored["result"]["runs"][arm]])
+
+
+# ---- Python
+
+
+def test_recipe_explorer_carries_the_runs(stored):
+    explorer, runs = RecipeExplorer(stored), stored["result"]["runs"]
+    assert explorer.arms == list(runs)
+    for trait, key in zip(("losses", "train", "test"), CURVES, strict=True):
+        values = [v for arm in runs.values() for run in arm for v in run[key]]
+        assert getattr(explorer, trait) == np.array(values, np.float32).tobytes()
+    np.testing.assert_allclose(explorer.accuracies(), [finals(stored, arm) for arm in runs], atol=1e-6)
+    assert repr(explorer) == repr(RecipeExplorer(made_up()))
+    assert sum(len(v) for v in explorer.get_state().values() if isinstance(v, (bytes, str))) < 60_000
+
+
+def test_still_picture_shows_what_was_chosen(stored):
+    explorer = RecipeExplorer(made_up())
+    assert "image/png" in explorer._repr_mimebundle_()[0]
+    xs, losses = explorer._curves(1)
+    assert xs.tolist() == [1, 3, 4.5]  # means of 2, 2 and 1 steps
+    np.testing.assert_allclose(losses[2], [2, 2.4, 3])
+    explorer.view = 2
+    assert explorer._curves(1)[1].round(3).tolist() == [[20, 60], [20, 65], [20, 90]]
+    whole = RecipeExplorer(stored, change=len(stored["result"]["runs"]) - 1, view=1)
+    assert whole._curves(whole.change)[1].shape == (whole.seeds, whole.epochs)
+
+
+def set_run(key, value):
+    return lambda runs: runs["other"][1].update({key: value})
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: RecipeExplorer("recipes"), TypeError, ["record", "str", "data.result('recipes')"]),
+        (lambda: RecipeExplorer({"a": 1}), ValueError, ["record", "['a']", "data.result"]),
+        (lambda: RecipeExplorer(changed(lambda r: r.pop("other"))), ValueError, ["record", "the recipe", "change"]),
+        (lambda: RecipeExplorer(changed(lambda r: r.update(other=3))), TypeError, ["'other'", "int", "data.result"]),
+        (lambda: RecipeExplorer(changed(lambda r: r["other"].pop())), ValueError, ["[0, 1]", "[0, 1, 2]"]),
+        (lambda: RecipeExplorer(changed(lambda r: r["other"][0].pop("steps"))), ValueError, ["'steps'", "data.result"]),
+        (lambda: RecipeExplorer(changed(set_run("losses", [1.0, math.nan, 1.0]))), ValueError, ["nan", "finite"]),
+        (lambda: RecipeExplorer(changed(set_run("losses", [1.0]))), ValueError, ["seed 1", "[1, 2, 2]", "[3, 2, 2]"]),
+        (lambda: RecipeExplorer(changed(set_run("test_accuracy", 82.0))), ValueError, ["82.0", "0.8"]),
+        (lambda: RecipeExplorer(made_up(), change="1"), TypeError, ["change", "'1'"]),
+        (lambda: RecipeExplorer(made_up(), change=0), ValueError, ["change", "0", "use 1"]),
+        (lambda: RecipeExplorer(made_up(), change=2), ValueError, ["change", "2", "use 1"]),
+        (lambda: setattr(RecipeExplorer(made_up()), "view", 3), ValueError, ["view", "3", "use 0"]),
+    ],
+)
+def test_bad_input_is_refused_with_words(call, error, words):
+    with pytest.raises(error) as caught:
+        call()
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+# ---- the page
+
+
+def assert_numbers(figure, stored, arm, view):
+    """What the figure says of a change is what numpy says."""
+    base, other = finals(stored, "the recipe"), finals(stored, arm)
+    gaps = 100 * (other - base)
+    error = gaps.std(ddof=1) / math.sqrt(len(gaps))
+    says = figure.get_by_role("status")
+    side = "less" if gaps.mean() < 0 else "more"
+    expect(says).to_contain_text(f"{arm}: {100 * other.mean():.2f}\u00a0% of all test pictures")
+    expect(says).to_contain_text(f"{abs(gaps.mean()):.2f} points {side} than the recipe (standard error {error:.2f})")
+    chance = abs(gaps.mean()) <= 2 * error
+    expect(says).to_contain_text("it may be chance" if chance else "more than two standard errors")
+    facts = figure.locator("dl").inner_text()
+    assert f"n = {len(base)} seeds" in figure.inner_text()
+    for values in (base, other):
+        assert f"{100 * values.mean():.2f}\u00a0% ± {100 * values.std(ddof=1):.2f}" in facts
+    assert f"{gaps.mean():+.2f} points ± {error:.2f}".replace("-", "−") in facts
+    label = figure.get_by_role("img").get_attribute("aria-label")
+    for name in ("the recipe", arm):
+        ends = np.array([run[CURVES[view]][-1] for run in stored["result"]["runs"][name]]) * (100 if view else 1)
+        digits, unit = (1, " %") if view else (2, "")
+        found = re.search(rf"{re.escape(name)} ends at ([\d.]+){unit} \(([\d.]+) to ([\d.]+)\)", label)
+        shown = [float(value) for value in found.groups()]
+        np.testing.assert_allclose(shown, [ends.mean(), ends.min(), ends.max()], atol=0.50001 * 10**-digits)
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_by_mouse_and_key_it_says_what_numpy_says(live, stored, from_file):
+    figure, page, watch = live(PAGE, from_file=from_file)
+    arms = list(stored["result"]["runs"])[1:]
+    assert_numbers(figure, stored, arms[0], 0)
+    seen = {ink(figure)[0]}
+    for number, arm in enumerate(arms[1:], start=2):
+        figure.get_by_role("radio", name=arm, exact=True).click()
+        assert_numbers(figure, stored, arm, 0)
+        seen.add(ink(figure)[0])
+        assert len(seen) == number  # each change draws another picture
+    page.keyboard.press("ArrowUp")
+    assert_numbers(figure, stored, arms[-2], 0)
+    for view, name in enumerate(("training accuracy by epoch", "test accuracy by epoch"), start=1):
+        before = ink(figure)
+        figure.get_by_role("radio", name=name).click()
+        expect(figure.get_by_role("status")).to_contain_text(f"Shown: {name}")
+        assert_numbers(figure, stored, arms[-2], view)
+        assert ink(figure) != before
+    page.keyboard.press("ArrowLeft")
+    expect(figure.get_by_role("status")).to_contain_text("Shown: training accuracy by epoch")
+    watch.assert_clean()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_by_touch_on_a_phone(live, stored, dark):
+    figure, page, watch = live(PAGE, width=390, touch=True, dark=dark)
+    before = ink(figure)
+    figure.get_by_text("label smoothing 0.1", exact=True).first.tap()
+    assert_numbers(figure, stored, "label smoothing 0.1", 0)
+    assert ink(figure) != before
+    figure.get_by_text("test accuracy by epoch", exact=True).tap()
+    expect(figure.get_by_role("status")).to_contain_text("Shown: test accuracy by epoch")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watch.assert_clean()  # before axe, which reads the style sheets once more, from other places
+    assert unsound(figure, page) == ""
+    page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
+    assert unsound(figure, page) == ""
+
+
+GARBAGE = {
+    "there is no change 99": ('"change": 1', '"change": 99'),
+    "there is no view": ('"view": 0', '"view": null'),
+    "seeds are too few": ('"seeds": 5', '"seeds": 1'),
+    "its train should take": ('"epochs": 6', '"epochs": 7'),
+}
+
+
+def test_garbage_becomes_a_message(live):
+    figure, page, _ = live(PAGE)
+    whole, served = page.request.get(page.url).text(), {}
+    page.route(f"**/{PAGE}", lambda route: route.fulfill(content_type="text/html", **served))
+    for words, (sound, damaged) in GARBAGE.items():
+        assert sound in whole
+        served["body"] = whole.replace(sound, damaged)
+        page.reload()
+        figure.scroll_into_view_if_needed()
+        expect(figure).to_contain_text(words)
+        assert page.locator("article h1").count() == 1
