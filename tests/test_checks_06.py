@@ -4,6 +4,7 @@ They join the tables of test_checks.py, whose tests (hostile answers, skeletons,
 """
 
 import copy
+import random
 import re
 from dataclasses import replace
 
@@ -358,6 +359,13 @@ def test_the_prediction_is_answered():
         "From /16 to /32, ViT-B has +1,656,576 parameters; from /8 to /16 it has -9,216."
         in verdict("6.1", by_formula)[1]
     )
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_missing_norm_is_never_taken_for_another_mistake(place, monkeypatch):
+    monkeypatch.setattr(random.Random, "choice", lambda self, options: options[place])
+    for answer, phrase in WRONG["6.1"]:
+        assert phrase in verdict("6.1", answer)[1]
 
 
 def test_mutants_run_and_have_the_right_shape():

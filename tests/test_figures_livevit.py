@@ -17,6 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import Watch
 from ipywidgets import Widget
 from PIL import Image
+from playwright.sync_api import expect
 from torch import Tensor
 
 from vitnb import NoPositions, ViT, ViTConfig, data, inspection, patchify, record_attention, unpatchify
@@ -442,6 +443,7 @@ def test_the_figure_draws_once_it_is_in_the_page(opened, book_page):
     page.evaluate(LATE)
     late = page.locator("section")
     assert late.locator(".vf").first.is_visible()
+    expect(late.locator(".vf-says")).not_to_be_empty(timeout=60_000)
     assert said(late) == said(figure) and shares(late) == shares(figure)
     assert ink(late, ".lv-heads") == ink(figure, ".lv-heads")
     watch.assert_clean()
@@ -546,6 +548,7 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     before = ink(figure, ".lv-table")
     stage.focus()
     page.keyboard.press("Home")
+    settle(figure)
     assert stage.get_attribute("aria-valuetext") == "before the first block"
     assert ink(figure, ".lv-table") != before
     maps = ink(figure, ".lv-heads")

@@ -201,6 +201,7 @@ export function figure(build) {
     });
     // JupyterLab renders before the figure is in the page, where it has no colours yet.
     const arrival = new ResizeObserver(() => {
+      if (!root.isConnected) return;
       arrival.disconnect();
       again();
     });
