@@ -49,6 +49,25 @@ def test_nothing_sticks_out_on_a_phone(visit, path):
     watch.assert_clean()
 
 
+# What a visit brings, unpacked, and how much of it belongs to live figures.
+WEIGHT = """() => {
+  const loaded = ["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind));
+  const bytes = (files) => files.reduce((sum, file) => sum + file.decodedBodySize, 0);
+  const states = [...document.querySelectorAll("script[type^='application/vnd.jupyter.widget']")];
+  const host = bytes(loaded.filter((file) => /\\/figures.js/.test(file.name)));
+  return [bytes(loaded), states.reduce((sum, state) => sum + state.textContent.length, host)];
+}"""
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_first_visit_is_light(visit, path):
+    whole, figures = visit(path)[0].evaluate(WEIGHT)
+    print(f"\n{path}: a first visit brings {whole:,} bytes unpacked, {figures:,} of them for live figures")
+    with_a_network = path in ("book/index.html", "book/08-looking-inside.html")
+    assert figures < (2_500_000 if with_a_network else 600_000)
+    assert whole > 1_000_000  # else nothing was counted
+
+
 @pytest.mark.parametrize("path", [*PAGES, "search.html"])
 def test_page_opens_from_the_disk(visit, path):
     page, watch = visit(path, from_file=True)
