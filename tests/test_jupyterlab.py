@@ -123,7 +123,7 @@ def test_figures_and_python_hear_each_other(browser, lab):
     kernel.wait_for_ready(120)
     cells = page.locator(".jp-Notebook .jp-CodeCell")
     for number, (name, (_, part, key, (trait, step), change, words)) in enumerate(FIGURES.items(), 1):
-        figure = cells.nth(number).locator(".jp-OutputArea-output")
+        figure = cells.nth(number).locator(".jp-OutputArea-output").last
         figure.scroll_into_view_if_needed()
         says = figure.get_by_role("status")
         expect(says).not_to_be_empty()

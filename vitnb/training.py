@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitnb import _processes
 from vitnb._checkpoint import patient_ctrl_c, read, write
 from vitnb._validate import choice, positive_float, positive_int, probability
 from vitnb.data import Dataset, augment
@@ -167,7 +168,8 @@ def evaluate(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int =
     was_training, device = model.training, _device(model)
     model.eval()
     try:
-        logits = torch.cat([model(batch.to(device)).float() for batch in images.split(batch_size)]).cpu()  # (N, K)
+        batches = images.split(batch_size)
+        logits = torch.cat([model(batch.to(device, _dtype(model))).float() for batch in batches]).cpu()  # (N, K)
     finally:
         model.train(was_training)
     labels = labels.cpu()
@@ -206,13 +208,23 @@ def fit(
     at Ctrl-C; the same call goes on where the file stands, or returns at once
     if it was finished.
 
-    Raises: ValueError for pictures with NaN, a batch larger than the training set, logits
-        of a wrong shape or a checkpoint of another run; FloatingPointError if the loss is
-        no number any more; KeyboardInterrupt after Ctrl-C, between two steps, once all is saved.
+    In a program that torchrun started several times, each process takes its
+    share of every batch, the gradients are averaged (DistributedDataParallel),
+    and the first process alone calls the callbacks and writes the checkpoint.
+    Without dropout the weights are those of one process, up to rounding.
+
+    Raises: ValueError for pictures with NaN, a batch larger than the training set or no multiple
+        of the processes, logits of a wrong shape or a checkpoint of another run; FloatingPointError
+        if the loss is no number any more; KeyboardInterrupt after Ctrl-C, between two steps, once all is saved.
     """
+    _processes.join(_device(model))
     run = Training(model, data, recipe or Recipe())
-    if checkpoint is not None and Path(checkpoint).exists():
-        run.resume(Path(checkpoint))
+    if checkpoint is not None:
+        if Path(checkpoint).exists():
+            run.resume(Path(checkpoint))
+        _processes.check_alike(run.step, Path(checkpoint), run.device)
+    if _processes.world()[0] > 0:
+        callbacks, checkpoint = (), None
     model.train()
     try:
         with torch.random.fork_rng([run.device] if run.device.type == "cuda" else []), patient_ctrl_c() as pressed:
@@ -248,6 +260,8 @@ class Training:
     def __init__(self, model: nn.Module, data: Dataset, recipe: Recipe):
         _check(data, recipe)
         self.model, self.recipe, self.device = model, recipe, _device(model)
+        self._share = _processes.share(recipe.batch_size)
+        self._parallel = _processes.parallel(model, self.device)
         self.data = data.to(self.device)
         self.steps_per_epoch = len(data.train_labels) // recipe.batch_size
         self.steps = recipe.epochs * self.steps_per_epoch
@@ -287,7 +301,7 @@ class Training:
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self._half):
-                logits = self.model(images)  # (B, K)
+                logits = self._parallel(images)  # (B, K)
                 _check_logits(logits, len(labels), len(self.data.classes))
                 loss = F.cross_entropy(logits, labels, label_smoothing=self.recipe.label_smoothing)
             self.optimizer.zero_grad()
@@ -295,7 +309,8 @@ class Training:
             if self.recipe.clip is not None:
                 nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
             self.optimizer.step()
-            self._note(loss.detach(), (logits.argmax(1) == labels).sum(), lr, len(labels))
+            seen = torch.stack([loss.detach(), (logits.argmax(1) == labels).sum()])
+            self._note(_processes.total(seen), lr)
         if self.step % self.steps_per_epoch == 0:
             self._end_epoch()
 
@@ -335,7 +350,10 @@ class Training:
         size, r = self.recipe.batch_size, self.recipe
         chosen = self._order[index * size : (index + 1) * size]  # (B,)
         images = augment(self.data.train_images[chosen], None, r.flip and self.data.mirror, r.shift, r.erase)
-        return self.data.normalize(images), self.data.train_labels[chosen]
+        if self._share.start:  # else each process would drop the same features of other pictures
+            self._seed(2 * self.step + 1_000_003 * self._share.start)
+        images, labels = images[self._share], self.data.train_labels[chosen][self._share]
+        return self.data.normalize(images).to(_dtype(self.model)), labels
 
     def _seed(self, number: int) -> None:
         seed = self.recipe.seed * 1_000_003 + number
@@ -344,12 +362,13 @@ class Training:
         else:
             torch.manual_seed(seed)
 
-    def _note(self, loss: Tensor, correct: Tensor, lr: float, images: int) -> None:
+    def _note(self, seen: Tensor, lr: float) -> None:
+        """Take in a step: seen holds the processes' losses, added up, and the number of right answers."""
         self.step += 1
-        self._unseen.append(loss)
-        self._correct += correct
+        self._unseen.append(seen[0] / _processes.world()[1])
+        self._correct += seen[1].long()
         self._history.lrs.append(lr)
-        self._history.images += images
+        self._history.images += self.recipe.batch_size
         if self.step % LOOK_EVERY == 0:
             self._look()
 
@@ -408,6 +427,10 @@ def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 
 def _device(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
+
+
+def _dtype(model: nn.Module) -> torch.dtype:
+    return next(model.parameters()).dtype
 
 
 def _check(data: Dataset, recipe: Recipe) -> None:
