@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitnb import ViT, ViTConfig, data
-from vitnb.training import Recipe, Training, decay_groups, evaluate, fit
+from vitnb.training import Recipe, Training, decay_groups, evaluate, fit, muon_matrices
 
 TINY = ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1)
 
@@ -93,6 +93,37 @@ def test_one_step_is_plain_pytorch(digits):
     for p, q in zip(model.parameters(), twin.parameters(), strict=True):
         assert torch.allclose(p, q - 0.1 * q.grad, atol=1e-6)
     assert history.losses == [pytest.approx(loss.item(), abs=1e-5)] and history.lrs == [0.1]
+
+
+def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(digits):
+    recipe = Recipe(1, 160, lr=0.01, optimizer="muon", warmup=0, clip=None, shift=0, flip=False)
+    model, twin = vit(replace(TINY, dropout=0.0)), vit(replace(TINY, dropout=0.0))
+    fit(model, digits, recipe)
+    twin.train()
+    F.cross_entropy(twin(digits.normalize(digits.train_images)), digits.train_labels).backward()
+    names = [name for name, p in twin.named_parameters() if name.startswith("blocks.") and p.ndim == 2]
+    matrices = [dict(twin.named_parameters())[name] for name in names]
+    assert len(names) == 4 and all(a is b for a, b in zip(matrices, muon_matrices(twin), strict=True))
+    torch.optim.Muon(matrices, 0.01, weight_decay=0.05, adjust_lr_fn="match_rms_adamw").step()
+    rest = [p for p in twin.parameters() if not any(p is matrix for matrix in matrices)]
+    decayed = {"patch_embed.proj.weight", "head.weight"}
+    groups = [
+        {"params": [p for n, p in twin.named_parameters() if n in decayed], "weight_decay": 0.05},
+        {"params": [p for n, p in twin.named_parameters() if n not in decayed | set(names)], "weight_decay": 0.0},
+    ]
+    assert sum(len(group["params"]) for group in groups) == len(rest)
+    torch.optim.AdamW(groups, 0.01, (0.9, 0.99)).step()
+    for (name, p), q in zip(model.named_parameters(), twin.parameters(), strict=True):
+        felt = q.grad.abs() > 1e-6  # the keys' bias has no effect: its gradient is rounding, which AdamW makes large
+        torch.testing.assert_close(p[felt], q[felt], atol=1e-4, rtol=0, msg=name)
+
+
+def test_muon_needs_blocks_and_a_torch_that_has_it(digits, monkeypatch):
+    with pytest.raises(ValueError, match="'muon' needs a model with blocks, got Sequential: use 'adamw'"):
+        fit(linear(), digits, Recipe(1, 32, optimizer="muon"))
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(ValueError, match="'muon' needs torch 2.9 or newer"):
+        fit(vit(), digits, Recipe(1, 32, optimizer="muon"))
 
 
 def test_clipping_bounds_the_gradient(digits):
@@ -220,9 +251,11 @@ def test_decay_shrinks_what_has_no_gradient(digits):
 # --- stopping and going on ---
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("step", [1, 5, 7, 14])  # the first, an epoch's end, the middle, one before the last
-def test_resume_is_bit_for_bit_with_dropout(digits, tmp_path, step):
-    recipe, path = Recipe(epochs=3, batch_size=32, flip=True, shift=2, erase=0.25), tmp_path / "run.pt"
+def test_resume_is_bit_for_bit_with_dropout(digits, tmp_path, step, optimizer):
+    recipe = Recipe(epochs=3, batch_size=32, flip=True, shift=2, erase=0.25, optimizer=optimizer)
+    path = tmp_path / "run.pt"
     whole = vit()
     expected = fit(whole, digits, recipe)
     with pytest.raises(Stop):

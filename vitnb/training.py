@@ -37,6 +37,7 @@ __all__ = [
     "decay_groups",
     "evaluate",
     "fit",
+    "muon_matrices",
 ]
 
 LOOK_EVERY = 50  # steps between looks at the losses: each look makes a GPU wait
@@ -56,7 +57,7 @@ class Recipe:
     weight_decay: float = 0.05  # of matrices only: see decay_groups
     warmup: float = 0.05  # share of the steps; Adam's first estimates are poor
     schedule: str = "cosine"  # or "constant"
-    optimizer: str = "adamw"  # or "sgd", with betas[0] as its momentum
+    optimizer: str = "adamw"  # or "sgd", with betas[0] as its momentum; or "muon": see muon_matrices
     clip: float | None = 1.0  # longest gradient: one odd batch cannot throw the weights away
     label_smoothing: float = 0.0
     flip: bool = True  # only where data.mirror says that a mirrored picture keeps its class
@@ -77,7 +78,7 @@ class Recipe:
         for name in ("warmup", "label_smoothing"):
             probability(name, getattr(self, name))
         choice("schedule", self.schedule, ("cosine", "constant"))
-        choice("optimizer", self.optimizer, ("adamw", "sgd"))
+        choice("optimizer", self.optimizer, ("adamw", "sgd", "muon"))
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be at least 0 and finite, got {self.weight_decay!r}: use 0.05 or 0")
         if not isinstance(self.shift, int) or self.shift < 0:
@@ -192,6 +193,24 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     return [{"params": groups[True], "weight_decay": weight_decay}, {"params": groups[False], "weight_decay": 0.0}]
 
 
+def muon_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """The matrices that Muon trains: those of the blocks; all else is AdamW's.
+
+    Muon makes every direction of an update equally long, which suits a matrix
+    between two layers; patch embedding, positions, cls token, norms, biases
+    and the head are no such matrices.
+
+    Raises: ValueError if the model has no blocks, or torch no Muon.
+    Source: Jordan et al. 2024; the length of the update: Liu et al. 2025, section 2.2.
+    """
+    blocks = getattr(model, "blocks", None)
+    if not isinstance(blocks, nn.Module):
+        raise ValueError(f"optimizer 'muon' needs a model with blocks, got {type(model).__name__}: use 'adamw'")
+    if not hasattr(torch.optim, "Muon"):
+        raise ValueError(f"optimizer 'muon' needs torch 2.9 or newer, got {torch.__version__}: use 'adamw'")
+    return [parameter for parameter in blocks.parameters() if parameter.requires_grad and parameter.ndim == 2]
+
+
 def fit(
     model: nn.Module,
     data: Dataset,
@@ -266,7 +285,7 @@ class Training:
         self.steps_per_epoch = len(data.train_labels) // recipe.batch_size
         self.steps = recipe.epochs * self.steps_per_epoch
         self.step = 0
-        self.optimizer = _optimizer(model, recipe)
+        self.optimizers = _optimizers(model, recipe)
         self._history = History()
         self._unseen: list[Tensor] = []  # losses that still lie on the device
         self._correct = torch.zeros((), dtype=torch.long, device=self.device)  # in this epoch
@@ -298,17 +317,20 @@ class Training:
         with self._clock():
             images, labels = self._batch()
             lr = self.recipe.lr_at(self.step, self.steps)
-            for group in self.optimizer.param_groups:
-                group["lr"] = lr
+            for optimizer in self.optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = lr
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self._half):
                 logits = self._parallel(images)  # (B, K)
                 _check_logits(logits, len(labels), len(self.data.classes))
                 loss = F.cross_entropy(logits, labels, label_smoothing=self.recipe.label_smoothing)
-            self.optimizer.zero_grad()
+            for optimizer in self.optimizers:
+                optimizer.zero_grad()
             loss.backward()
             if self.recipe.clip is not None:
                 nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
-            self.optimizer.step()
+            for optimizer in self.optimizers:
+                optimizer.step()
             seen = torch.stack([loss.detach(), (logits.argmax(1) == labels).sum()])
             self._note(_processes.total(seen), lr)
         if self.step % self.steps_per_epoch == 0:
@@ -323,7 +345,7 @@ class Training:
             "correct": self._correct,
             "history": {key: value for key, value in history.items() if key != "images_per_second"},
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
         }
         write(path, state)
 
@@ -334,7 +356,8 @@ class Training:
         """
         state = read(path, self._identity, self.device)
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self.step, self._correct, self._history = state["step"], state["correct"], History(**state["history"])
 
     @property
@@ -417,12 +440,20 @@ class Training:
         self._history.seconds += time.perf_counter() - start
 
 
-def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    groups = decay_groups(model, recipe.weight_decay)
+def _optimizers(model: nn.Module, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    groups, others = decay_groups(model, recipe.weight_decay), []
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(groups, recipe.lr, momentum=recipe.betas[0])
+        return [torch.optim.SGD(groups, recipe.lr, momentum=recipe.betas[0])]
+    if recipe.optimizer == "muon":
+        matrices = muon_matrices(model)
+        taken = {id(matrix) for matrix in matrices}
+        for group in groups:
+            group["params"] = [parameter for parameter in group["params"] if id(parameter) not in taken]
+        # An update as long as AdamW's, so that one learning rate serves both.
+        settings = {"weight_decay": recipe.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
+        others = [torch.optim.Muon(matrices, recipe.lr, **settings)]
     fused = _device(model).type in ("cpu", "cuda")  # one pass over all weights: the same numbers, sooner
-    return torch.optim.AdamW(groups, recipe.lr, recipe.betas, fused=fused)
+    return [torch.optim.AdamW(groups, recipe.lr, recipe.betas, fused=fused), *others]
 
 
 def _device(model: nn.Module) -> torch.device:
