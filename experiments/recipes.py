@@ -23,6 +23,7 @@ ARMS = {  # what is changed: of the recipe, or of the model
     "rate / 10": {"lr": 3e-4},
     "rate × 10": {"lr": 3e-2},
     "plain SGD, rate 0.1": {"optimizer": "sgd", "lr": 0.1, "betas": (0.0, 0.99), "warmup": 0.0, "schedule": "constant"},
+    "Muon for the blocks": {"optimizer": "muon"},
     "no augmentation": {"flip": False, "shift": 0},
     "label smoothing 0.1": {"label_smoothing": 0.1},
     "batches of 512": {"batch_size": 512},

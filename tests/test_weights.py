@@ -1,5 +1,7 @@
 """Weights: the same logits in torchvision and timm, and files that are whole or absent."""
 
+from pathlib import Path
+
 import pytest
 import timm
 import torch
@@ -99,6 +101,13 @@ def test_models_that_do_not_fit_are_refused(convert, build, word):
         convert(build())
 
 
+def test_a_saved_file_can_be_read_by_whom_any_new_file_can(tmp_path):
+    ordinary = tmp_path / "ordinary"
+    ordinary.touch()
+    save(ViT(ViTConfig(embed_dim=8, depth=1, num_heads=2)), tmp_path / "model.safetensors")
+    assert (tmp_path / "model.safetensors").stat().st_mode == ordinary.stat().st_mode
+
+
 def test_save_and_load(tmp_path):
     model, images = randomised(ViT(ViTConfig((28, 20), (4, 5), pos_embed="sincos"))), torch.randn(2, 1, 28, 20)
     save(model, tmp_path / "m.safetensors")
@@ -113,10 +122,11 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     save(ViT(ViTConfig(depth=1)), path)
     before = path.read_bytes()
 
-    def full(*args, **kwargs):
+    def full(path, content):
+        path.open("wb").write(content[:100])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vitnb.weights.save_file", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left"):
         save(ViT(ViTConfig(depth=2)), path)
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1

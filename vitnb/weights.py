@@ -3,12 +3,12 @@
 import json
 import os
 import re
-import tempfile
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
 from vitnb.vit import ViT, ViTConfig
@@ -180,13 +180,13 @@ def save(model: ViT, path: str | os.PathLike) -> None:
     """
     path = Path(path)
     tensors = {name: t.detach().cpu().contiguous() for name, t in _vit(model).state_dict().items()}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
+    # Neither mkstemp nor safetensors' own save_file: their files could be read by nobody else.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        save_file(tensors, temporary, metadata={"vitnb.config": json.dumps(model.config.to_dict())})
+        temporary.write_bytes(serialize(tensors, {"vitnb.config": json.dumps(model.config.to_dict())}))
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
