@@ -1,4 +1,4 @@
-"""The same ViT in six libraries: time of a training step and of an answer, of an epoch with its data, and memory.
+"""The same ViT in six libraries: time of a training step, of an answer, and of an epoch with its data.
 
 Every model has the same sizes, its own code, AdamW, float32 and the same
 pictures. Rounds are interleaved: each holds one timing of every library, in
@@ -7,11 +7,7 @@ the machine does meanwhile meets all of them alike.
 """
 
 import importlib.metadata
-import json
 import random
-import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from statistics import median
@@ -180,7 +176,6 @@ def run() -> dict:
         result["answer"][size] = race(answers, ROUNDS, chance)
         print(size, {k: v["ratio"] for k, v in result["step"][size].items()}, flush=True)
     result["epoch"] = race(epochs(), EPOCH_ROUNDS, chance, unit=None)
-    result["answer_memory"] = {name: memory(name) for name in MODELS}
     return result
 
 
@@ -277,31 +272,3 @@ def epochs() -> dict[str, Callable[[], None]]:
         return one
 
     return {"vitnb.fit": ours, "DataLoader": loader(0), "DataLoader, 2 workers": loader(2)}
-
-
-# ---- Memory
-
-
-def memory(name: str) -> dict:
-    """Bytes at the peak while ViT-B/16 answers 8 pictures, in a process of its own."""
-    done = subprocess.run([sys.executable, "-m", "experiments.peers", name], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def answer_once(name: str) -> dict:
-    sizes = {key: value for key, value in SIZES["224/16 768x12"].items() if key != "batch"}
-    model = MODELS[name](**sizes).to(DEVICE).eval()
-    images = torch.randn(8, 3, 224, 224, device=DEVICE)
-
-    def peak() -> int:
-        if DEVICE.type == "cuda":
-            return torch.cuda.max_memory_allocated()
-        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-    before = peak()
-    answer(model, images)()
-    return {"whole": peak(), "for_the_answer": peak() - before}
-
-
-if __name__ == "__main__":
-    print(json.dumps(answer_once(sys.argv[1])))

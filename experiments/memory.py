@@ -1,0 +1,57 @@
+"""ViT-B/16 in six libraries: the memory that an answer to eight pictures takes beyond the weights.
+
+The models of `peers.py`, each in a process of its own, which counts from the
+moment at which model and pictures are there.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from experiments import peers
+
+SIZE, PICTURES, RUNS = "224/16 768x12", 8, 5
+SEEDS = [0]
+CONFIG = {"device": peers.CONFIG["device"], "size": peers.SIZES[SIZE], "pictures": PICTURES, "runs": RUNS}
+
+
+def run() -> dict:
+    found = {name: [apart(name) for _ in range(RUNS)] for name in peers.MODELS}
+    return {name: {"bytes": round(median(values)), "runs": values} for name, values in found.items()}
+
+
+def apart(name: str) -> int:
+    """Measure one model in a new process."""
+    command = [sys.executable, "-m", "experiments.memory", name]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def answer(name: str) -> int:
+    """Bytes at the peak of an answer, less those before it."""
+    sizes = {key: value for key, value in peers.SIZES[SIZE].items() if key != "batch"}
+    model = peers.MODELS[name](**sizes).to(peers.DEVICE).eval()
+    images = torch.randn(PICTURES, 3, 224, 224, device=peers.DEVICE)
+    if peers.DEVICE.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        peers.answer(model, images)()
+        return torch.cuda.max_memory_allocated() - before
+    peers.answer(model, images[:1])()  # libraries fetch their workspace at the first call
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
+    before = status("VmRSS")
+    peers.answer(model, images)()
+    return status("VmHWM") - before
+
+
+def status(key: str) -> int:
+    return 1024 * int(re.search(rf"{key}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+
+if __name__ == "__main__":
+    print(answer(sys.argv[1]))

@@ -1,0 +1,51 @@
+"""The models that experiments/peers.py times: the same architecture in each library, and a race that is fair."""
+
+import random
+import re
+
+import pytest
+import torch
+
+from experiments import peers
+
+SIZES = dict(img_size=16, patch_size=8, in_chans=1, embed_dim=16, depth=2, num_heads=2)
+
+
+def parameters(name):
+    return {n: p for n, p in peers.MODELS[name](**SIZES).to(peers.DEVICE).named_parameters()}
+
+
+@pytest.mark.parametrize("name", peers.MODELS)
+def test_each_peer_is_the_same_transformer(name):
+    def matrices(of):
+        return sum(p.numel() for n, p in parameters(of).items() if p.ndim in (2, 4) and not re.search("pos|cls", n))
+
+    assert matrices(name) == matrices("vitnb")  # they differ in biases and norms at most
+    model = peers.MODELS[name](**SIZES).to(peers.DEVICE).eval()
+    images = torch.randn(3, 1, 16, 16, device=peers.DEVICE)
+    with torch.no_grad():
+        logits = model(images)
+        assert logits.shape == (3, 10)
+        torch.testing.assert_close(model(images[1:2]), logits[1:2], atol=1e-5, rtol=0)  # each picture by itself
+    before = {n: p.clone() for n, p in model.named_parameters()}
+    step = peers.step(model.train(), images, torch.tensor([0, 1, 2], device=peers.DEVICE))
+    step()
+    step()  # behind a head of zeros nothing moves at first
+    moved = [n for n, p in model.named_parameters() if not torch.equal(p, before[n])]
+    assert len(moved) > 0.9 * len(before)
+
+
+def test_a_race_times_everyone_in_each_round(monkeypatch):
+    calls, now = [], [0.0]
+    monkeypatch.setattr(peers.time, "perf_counter", lambda: now[0])
+
+    def runner(name, seconds):
+        def one():
+            calls.append(name)
+            now[0] += seconds
+
+        return one
+
+    found = peers.race({"a": runner("a", 0.1), "b": runner("b", 0.15)}, 5, random.Random(0))
+    assert found["a"]["ratio"] == 1 and found["b"]["ratio"] == 1.5 and found["b"]["quartiles"] == [1.5, 1.5]
+    assert calls.count("a") == 2 + 1 + 5 * 3 and calls.count("b") == 2 + 5 * 3
