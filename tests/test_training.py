@@ -459,7 +459,7 @@ RECIPE = Recipe(epochs=1, batch_size=32)
         (lambda d: Recipe(betas=(0.9,)), ValueError, r"betas .*use \(0.9, 0.99\)"),
         (lambda d: Recipe(warmup=5), ValueError, "warmup .* 5"),
         (lambda d: Recipe(schedule="linear"), ValueError, "'cosine', 'constant', got 'linear'"),
-        (lambda d: Recipe(optimizer="adam"), ValueError, "'adamw', 'sgd', got 'adam'"),
+        (lambda d: Recipe(optimizer="adam"), ValueError, "'adamw', 'sgd', 'muon', got 'adam'"),
         (lambda d: Recipe(weight_decay=-0.1), ValueError, "weight_decay .* -0.1"),
         (lambda d: Recipe(clip=0), ValueError, "clip .* 0"),
         (lambda d: Recipe(shift=0.5), ValueError, "shift .* 0.5"),

@@ -123,7 +123,8 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     before = path.read_bytes()
 
     def full(path, content):
-        path.open("wb").write(content[:100])
+        with path.open("wb") as file:
+            file.write(content[:100])
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
