@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from experiments import checkpoint
-from vitnb import PreNormBlock, ViT, ViTConfig
+from vitnb import ViT, ViTConfig
 from vitnb.data import Dataset, load
+from vitnb.figures.block_diagram import NormaliseThenAdd
 from vitnb.training import Recipe, fit
 
 MODEL = ViTConfig(patch_size=14, embed_dim=32, num_heads=2, mlp_ratio=2.0, pos_std=1.0, global_pool="mean")
@@ -48,16 +49,6 @@ class LayerScale(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.gain * self.branch(x)  # (B, T, D)
-
-
-class NormaliseThenAdd(PreNormBlock):
-    """The bug: the norm replaces the stream instead of feeding a branch."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.norm1(x)
-        x = x + self.attention(x)
-        x = self.norm2(x)
-        return x + self.mlp(x)  # (B, T, D)
 
 
 def build(depth: int, norm: str, change: str, seed: int) -> ViT:

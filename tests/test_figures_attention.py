@@ -9,8 +9,8 @@ import nbformat
 import notebooks
 import pytest
 import torch
+from driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, assert_survives, drag, ink, touch
 from playwright.sync_api import expect
-from test_figures import drag, ink, touch, unsound
 
 from vitnb import ViT, ViTConfig, inspection, record_attention
 from vitnb.figures import AttentionExplorer
@@ -234,9 +234,7 @@ def test_attention_explorer_by_touch_on_a_phone(live, dark, page_name):
     touch(figure.locator("input[type=range]").nth(1), 0.98, 0.5)
     figure.get_by_label("rollout", exact=True).tap()
     expect(says).to_contain_text("the rollout through layers 0 to 3")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    watch.assert_clean()  # before axe, which asks for style sheets itself
-    assert unsound(figure, page) == ""
+    assert_fits_a_phone(page, watch)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -246,11 +244,8 @@ def test_attention_explorer_is_accessible_and_follows_the_theme(live, dark):
     figure.locator("canvas").nth(1).focus()
     page.keyboard.press("ArrowDown")
     watch.assert_clean()
-    assert unsound(figure, page) == ""
-    before = ink(figure)
-    page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
-    assert ink(figure) != before
-    assert unsound(figure, page) == ""
+    assert_sound(page)
+    assert_follows_the_theme(figure, page, dark)
 
 
 GARBAGE = {
@@ -266,13 +261,4 @@ GARBAGE = {
 def test_garbage_becomes_a_message_and_the_page_goes_on(live):
     number, _ = stored(PAGE)
     figure, page, _ = live(PAGE, number)
-    whole, served = page.request.get(page.url).text(), {}
-    page.route(f"**/{PAGE}", lambda route: route.fulfill(content_type="text/html", **served))
-    for words, (sound, damaged) in GARBAGE.items():
-        served["body"], times = re.subn(sound, damaged, whole)
-        assert times == 1, sound
-        page.reload()
-        figure.scroll_into_view_if_needed()
-        expect(figure).to_contain_text(words)
-        assert page.locator("article h1").count() == 1
-    assert unsound(figure, page) == ""
+    assert_survives(figure, page, PAGE, GARBAGE)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from axe_playwright_python.sync_playwright import Axe
 from conftest import Watch
+from driver import INK, assert_sound
 from ipywidgets import Widget
 from PIL import Image
 from playwright.sync_api import expect
@@ -317,10 +317,6 @@ def opened(browser):
         context.close()
 
 
-INK = """canvas => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data
-  .reduce((sum, value) => (31 * sum + value) | 0, 7)"""
-
-
 # The figure draws in the next frame and speaks 0.2 s later; a clock of the page keeps the order on a busy machine.
 SETTLED = """async () => {
   for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
@@ -366,11 +362,6 @@ def differing(found, wanted):
     """The classes whose shares differ by more than the last digit that is written."""
     number = lambda text: float(text.strip("<% "))  # noqa: E731
     return {k: (found[k], wanted[k]) for k in wanted if abs(number(found[k]) - number(wanted[k])) > 0.101}
-
-
-def unsound(page):
-    results = Axe().run(page)
-    return results.generate_report() if results.violations_count else ""
 
 
 PAGES = ["book/index.html", "book/08-looking-inside.html"]
@@ -660,7 +651,7 @@ def test_by_touch_on_a_phone(opened, book_page, dark):
     board.tap(position={"x": side / 2, "y": side / 3})
     assert said(figure).startswith("Your picture")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert unsound(page) == ""
+    assert_sound(page, "body")
     watch.assert_clean()
 
 
@@ -673,7 +664,7 @@ def test_accessible_in_use_and_follows_the_theme(opened, book_page, dark):
     figure.get_by_label("draws").check()
     figure.locator("input[type=file]").set_input_files({"name": "x", "mimeType": "", "buffer": b"x"})
     before = ink(figure, ".lv-heads")
-    assert unsound(page) == ""
+    assert_sound(page, "body")
     page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
     assert ink(figure, ".lv-heads") != before
     watch.assert_clean()
@@ -697,7 +688,7 @@ def test_any_vit_of_the_book(opened, sheet, norm, pos, pool):
     assert words in said(figure)
     figure.get_by_role("button", name="Undo all").click()
     assert "The network says class" in said(figure)
-    assert unsound(page) == ""
+    assert_sound(page, "body")
     watch.assert_clean()
 
 

@@ -9,8 +9,8 @@ import nbformat
 import notebooks
 import pytest
 import torch
+from driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, assert_survives, ink, touch
 from playwright.sync_api import expect
-from test_figures import ink, touch, unsound
 
 from vitnb import ViT, ViTConfig, record_attention
 from vitnb.figures import PoolExplorer
@@ -188,9 +188,7 @@ def test_pool_explorer_by_touch_on_a_phone(live, stored, dark):
     figure.get_by_label("mean", exact=True).tap()
     expect(says).to_contain_text("All patches count alike")
     assert all(now != then for now, then in zip(ink(figure), before, strict=True))
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    watch.assert_clean()  # before axe, which asks for style sheets itself
-    assert unsound(figure, page) == ""
+    assert_fits_a_phone(page, watch)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -199,11 +197,8 @@ def test_pool_explorer_is_accessible_and_follows_the_theme(live, stored, dark):
     figure.locator("canvas").first.focus()
     page.keyboard.press("ArrowUp")
     watch.assert_clean()
-    assert unsound(figure, page) == ""
-    before = ink(figure)
-    page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
-    assert ink(figure) != before
-    assert unsound(figure, page) == ""
+    assert_sound(page)
+    assert_follows_the_theme(figure, page, dark)
 
 
 GARBAGE = {
@@ -218,15 +213,6 @@ GARBAGE = {
 def test_garbage_becomes_a_message_and_the_page_goes_on(live, stored):
     number, state, _ = stored
     figure, page, _ = live(PAGE, number)
-    whole, served = page.request.get(page.url).text(), {}
-    page.route(f"**/{PAGE}", lambda route: route.fulfill(content_type="text/html", **served))
     start = re.escape(base64.b64encode(state["shares"]).decode()[:6])
     nan = {"one of its weights does not lie between 0 and 1": (f'(?<="){start}', "//////")}
-    for words, (sound, damaged) in (GARBAGE | nan).items():
-        served["body"], times = re.subn(sound, damaged, whole)
-        assert times == 1, sound
-        page.reload()
-        figure.scroll_into_view_if_needed()
-        expect(figure).to_contain_text(words)
-        assert page.locator("article h1").count() == 1
-    assert unsound(figure, page) == ""
+    assert_survives(figure, page, PAGE, GARBAGE | nan)

@@ -1,5 +1,17 @@
 // AttentionExplorer: the row of one token over the picture, all heads side by side, raw weights against rollout.
-import { bytes, choice, color, figure, h, list, pad, picture, sentence, slider } from "./common.js";
+import {
+  bytes,
+  choice,
+  color,
+  figure,
+  h,
+  list,
+  needBytes,
+  pad,
+  picture,
+  sentence,
+  slider,
+} from "./common.js";
 import { letters, ring, share, stepToken, tokenAt, write, zoomOf } from "./canvas.js";
 
 const FULL = 6; // the colour is full at so many times an even share
@@ -57,13 +69,10 @@ function checkAttention(state, stored, pixels) {
   const { nets, names, sizes, grid, prefix, shape, show, picked } = state;
   const [L, heads, T] = sizes;
   const wanted = 2 * nets.length * names.length * L * heads * T * T;
-  if (stored.length !== wanted)
-    throw Error(`its maps should take ${wanted} bytes and take ${stored.length}`);
+  needBytes(stored, "maps", wanted);
   if (T !== prefix + grid[0] * grid[1] || ![0, 1].includes(prefix))
     throw Error(`${T} tokens are not ${prefix} and ${grid.join(" × ")} patches`);
-  const area = names.length * shape[0] * shape[1] * shape[2];
-  if (pixels.length !== area)
-    throw Error(`its pictures should take ${area} bytes and take ${pixels.length}`);
+  needBytes(pixels, "pictures", names.length * shape[0] * shape[1] * shape[2]);
   if (!SHOWS.includes(show)) throw Error(`it should show ${list(SHOWS)}, not ${show}`);
   for (const [name, value, count] of picked)
     if (!(Number.isInteger(value) && value >= 0 && value < count))

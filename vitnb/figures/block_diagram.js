@@ -1,6 +1,5 @@
 // BlockDiagram: where the norms of a block stand, and what that does to the signal, the gradient and the training.
 import {
-  bytes,
   choice,
   color,
   drawing,
@@ -8,6 +7,7 @@ import {
   floats,
   h,
   list,
+  needFloats,
   number,
   sentence,
   slider,
@@ -94,13 +94,10 @@ function checkState(model) {
   if (unknown.length) throw Error(`it knows no wiring ${list(unknown)}`);
   if (!depths.every((depth) => Number.isInteger(depth) && depth > 0))
     throw Error(`its depths should be whole numbers and are ${list(depths)}`);
-  const length = 12 * wirings.length * depths.reduce((a, b) => a + b, 0);
+  const count = 3 * wirings.length * depths.reduce((a, b) => a + b, 0);
   for (const name of ["rms", "gradient"]) {
-    const found = bytes(model.get(name)).length;
-    if (found !== length)
-      throw Error(`its numbers “${name}” should take ${length} bytes and take ${found}`);
-    if (!floats(model.get(name)).every((value) => value > 0 && value < Infinity))
-      throw Error(`its numbers “${name}” hold something that has no logarithm`);
+    if (!needFloats(model.get(name), name, count).every((value) => value > 0))
+      throw Error(`its ${name} hold something that has no logarithm`);
   }
   const sound = ({ accuracy }) =>
     Array.isArray(accuracy) && accuracy.length > 0 && accuracy.every((a) => a >= 0 && a <= 1);

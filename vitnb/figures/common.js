@@ -23,6 +23,21 @@ export function floats(value) {
   return new Float32Array(bytes(value).slice().buffer);
 }
 
+/** The bytes of a trait, so many as there must be; else an error with words for people. */
+export function needBytes(value, name, length) {
+  const stored = bytes(value);
+  if (stored.length !== length)
+    throw Error(`its ${name} should take ${length} bytes and take ${stored.length}`);
+  return stored;
+}
+
+/** The float32 numbers of a trait: so many, and all of them finite. */
+export function needFloats(value, name, count) {
+  const values = floats(needBytes(value, name, 4 * count));
+  if (!values.every(Number.isFinite)) throw Error(`its ${name} hold something that is no number`);
+  return values;
+}
+
 /** A number for people: three digits that count, thousands apart. */
 export function number(value) {
   return value.toLocaleString("en-US", { maximumSignificantDigits: 3, useGrouping: true });

@@ -7,6 +7,7 @@ import {
   figure,
   h,
   list,
+  needBytes,
   number,
   pad,
   picture,
@@ -60,9 +61,11 @@ export function cost(tokens, width) {
 
 /** Throw an error with words for people unless the stored state fits together. */
 function check(shapes, pixels, shape, sides, p) {
-  const length = shapes.reduce((sum, [C, H, W]) => sum + C * H * W, 0);
-  if (pixels.length !== length)
-    throw Error(`its pictures should take ${length} bytes and take ${pixels.length}`);
+  needBytes(
+    pixels,
+    "pictures",
+    shapes.reduce((sum, [C, H, W]) => sum + C * H * W, 0),
+  );
   if (!shape) throw Error(`there is no such picture; there are ${shapes.length}`);
   if (!sides.includes(p))
     throw Error(

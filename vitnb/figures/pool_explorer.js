@@ -1,5 +1,17 @@
 // PoolExplorer: how much each token counts when a network makes one vector of many, in three ways.
-import { bytes, choice, color, figure, floats, h, list, pad, picture, sentence } from "./common.js";
+import {
+  bytes,
+  choice,
+  color,
+  figure,
+  floats,
+  h,
+  list,
+  needBytes,
+  pad,
+  picture,
+  sentence,
+} from "./common.js";
 import { letters, ring, share, stepToken, tokenAt, write, zoomOf } from "./canvas.js";
 
 /** What a kind of pooling says of its weights: exact or not, and why. */
@@ -32,9 +44,7 @@ function checkPools({ pools, kinds, names, answers, grid, shape }, shares, pixel
     throw Error(`its weights should be ${wanted} numbers and are ${shares.length}`);
   if (!shares.every((weight) => weight >= 0 && weight <= 1.001))
     throw Error("one of its weights does not lie between 0 and 1");
-  const area = names.length * shape[0] * shape[1] * shape[2];
-  if (pixels.length !== area)
-    throw Error(`its pictures should take ${area} bytes and take ${pixels.length}`);
+  needBytes(pixels, "pictures", names.length * shape[0] * shape[1] * shape[2]);
   if (answers.length !== pools.length || answers.some((one) => one.length !== names.length))
     throw Error("it should hold one answer for each picture and pooling");
   const known = ["cls", "mean", "attn"];

@@ -4,8 +4,8 @@ import {
   color,
   drawing,
   figure,
-  floats,
   h,
+  needFloats,
   pad,
   picture,
   sentence,
@@ -75,14 +75,7 @@ function read(model) {
     throw Error(`a grid of ${grid} patches a side is none`);
   const side = Math.sqrt(pixels.length / C);
   if (side % grid !== 0) throw Error(`its ${C} pictures do not divide into ${N} patches each`);
-  const need = (name, length) => {
-    const raw = bytes(model.get(name));
-    if (raw.length !== 4 * length)
-      throw Error(`its ${name} should take ${4 * length} bytes and take ${raw.length}`);
-    const values = floats(model.get(name));
-    if (!values.every(Number.isFinite)) throw Error(`its ${name} hold something that is no number`);
-    return values;
-  };
+  const need = (name, count) => needFloats(model.get(name), name, count);
   const all = need("tables", N * widths.reduce((a, b) => a + b, 0));
   const probabilities = need("probabilities", names.length * C * count * C);
   const accuracy = need("accuracy", names.length * count);

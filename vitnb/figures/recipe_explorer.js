@@ -1,5 +1,5 @@
 // RecipeExplorer: the stored runs of a recipe beside those with one thing changed, curves and final accuracies.
-import { bytes, choice, color, drawing, figure, floats, h, sentence } from "./common.js";
+import { choice, color, drawing, figure, h, needFloats, sentence } from "./common.js";
 
 /** Lowest, mean and highest of several runs (rows) at each point. */
 export function bandOf(rows) {
@@ -96,12 +96,8 @@ function readRuns(model) {
       `it has ${A} recipes, ${steps.length} numbers of steps and ${points.length} of points`,
     );
   const rowsOf = (name, lengths) => {
-    const need = 4 * seeds * lengths.reduce((a, b) => a + b, 0);
-    const raw = bytes(model.get(name));
-    if (raw.length !== need)
-      throw Error(`its ${name} should take ${need} bytes and take ${raw.length}`);
-    const values = Array.from(floats(model.get(name)));
-    if (!values.every(Number.isFinite)) throw Error(`its ${name} hold something that is no number`);
+    const count = seeds * lengths.reduce((a, b) => a + b, 0);
+    const values = Array.from(needFloats(model.get(name), name, count));
     let start = 0;
     return lengths.map((length) =>
       Array.from({ length: seeds }, () => values.slice(start, (start += length))),
