@@ -1,6 +1,8 @@
 """fit under torchrun: the model that one process would train, whole after a kill; refusals in words."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -115,3 +117,18 @@ def test_a_batch_that_cannot_be_shared_is_refused(tmp_path):
     done = torchrun(tmp_path, processes=3, batch=8)
     assert done.returncode != 0
     assert "batch_size must be a multiple of the number of processes, 3, got 8: use 9" in done.stderr
+
+
+def test_the_chapters_program_runs(tmp_path):
+    """The program that chapter 07 prints, on a CPU, with the digits."""
+    cells = json.loads((ROOT / "book" / "07-training.ipynb").read_text())["cells"]
+    (program,) = re.findall(r"```\n(# train\.py\n.*?)```", "".join("".join(cell["source"]) for cell in cells), re.DOTALL)
+    program, moved = re.subn(r"^model\.to.*leave this out on a CPU\n", "", program, flags=re.MULTILINE)
+    assert moved == 1
+    (tmp_path / "train.py").write_text(program)
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "VITNB_OFFLINE": "1"}
+    env |= {"VITNB_DATA": "", "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run.pt").exists()
