@@ -9,6 +9,8 @@ returns plain data.
 import os
 from pathlib import Path
 
+from vitnb.data import Dataset, load
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "book" / "results"
 
@@ -24,3 +26,11 @@ def thin(values: list[float], points: int = 300) -> list[float]:
     return [
         float(f"{sum(part) / len(part):.4g}") for part in (values[i : i + width] for i in range(0, len(values), width))
     ]
+
+
+def clothes() -> Dataset:
+    """The real pictures: a result measured on the digits that stand in for them would be another result."""
+    data = load("fashion_mnist")
+    if data.name != "fashion_mnist":
+        raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
+    return data

@@ -10,9 +10,10 @@ from dataclasses import asdict, replace
 import torch
 from torch import Tensor
 
+from experiments import clothes
 from experiments.trained import MODEL
 from vitnb import ViT, patchify, record_attention
-from vitnb.data import Dataset, load
+from vitnb.data import Dataset
 from vitnb.inspection import (
     attention_distance,
     occlusion,
@@ -38,7 +39,7 @@ CONFIG = {
 
 
 def run() -> dict:
-    data = load("fashion_mnist").subset(TRAIN)
+    data = clothes().subset(TRAIN)
     torch.set_num_threads(THREADS)
     runs = []
     for seed in SEEDS:

@@ -13,9 +13,9 @@ from dataclasses import asdict, replace
 import torch
 from torch import Tensor, nn
 
-from experiments import checkpoint
+from experiments import checkpoint, clothes
 from vitnb import ViT, ViTConfig
-from vitnb.data import Dataset, load
+from vitnb.data import Dataset
 from vitnb.figures.block_diagram import NormaliseThenAdd
 from vitnb.training import Recipe, fit
 
@@ -81,9 +81,7 @@ def arms() -> list[tuple]:
 
 
 def run() -> dict:
-    data = load("fashion_mnist")
-    if data.name != "fashion_mnist":
-        raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
+    data = clothes()
     data = data.subset(STEPS * RECIPE.batch_size, test=TEST_PICTURES)
     torch.set_num_threads(1)
     file = checkpoint("norms").with_name("norms-runs.pt")  # the runner deletes it when all is stored

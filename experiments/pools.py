@@ -11,9 +11,9 @@ from dataclasses import asdict, replace
 import torch
 from torch import Tensor, nn
 
-from experiments import checkpoint
+from experiments import checkpoint, clothes
 from vitnb import ClsToken, ViT, ViTConfig
-from vitnb.data import Dataset, load
+from vitnb.data import Dataset
 from vitnb.training import ProgressBar, Recipe, evaluate, fit
 
 MODEL = ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0)
@@ -81,7 +81,7 @@ def one(data: Dataset, pool: str, lr: float, seed: int) -> float:
 
 
 def run() -> dict:
-    data = load("fashion_mnist").subset(PICTURES, test=TEST)
+    data = clothes().subset(PICTURES, test=TEST)
     return {
         "accuracy": {
             pool: {str(lr): [one(data, pool, lr, seed) for seed in SEEDS] for lr in RATES}

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments import checkpoint
+from experiments import checkpoint, clothes
 from vitnb import ViT, ViTConfig, patchify, resize_positions, unpatchify
-from vitnb.data import Dataset, load
+from vitnb.data import Dataset
 from vitnb.training import ProgressBar, Recipe, evaluate, fit
 
 MODEL = ViTConfig(patch_size=7, embed_dim=48, depth=3, num_heads=4, mlp_ratio=4.0)
@@ -75,9 +75,7 @@ def resized(model: ViT, size: int, stretch=resize_positions) -> ViT:
 
 
 def run() -> dict:
-    data = load("fashion_mnist")
-    if data.name != "fashion_mnist":
-        raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
+    data = clothes()
     data = data.subset(PICTURES, test=TEST_PICTURES)
     results = {arm: [one(data, arm, seed) for seed in SEEDS] for arm in ARMS}
     with_table = [arm for arm in ARMS if arm != "none"]

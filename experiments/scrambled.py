@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from experiments import clothes
 from vitnb import PatchEmbedding, ViT, ViTConfig
-from vitnb.data import load
 from vitnb.training import ProgressBar, Recipe, fit
 
 MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0)
@@ -55,7 +55,7 @@ def build(arm: str, seed: int) -> ViT:
 
 
 def run() -> dict:
-    data = load("fashion_mnist").subset(PICTURES, test=5000)
+    data = clothes().subset(PICTURES, test=5000)
     accuracy = {
         arm: [
             fit(build(arm, seed), data, replace(RECIPE, seed=seed), [ProgressBar()]).test_accuracy[-1] for seed in SEEDS

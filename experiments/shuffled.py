@@ -11,10 +11,10 @@ from dataclasses import asdict, replace
 import torch
 from torch import Tensor
 
-from experiments import checkpoint
+from experiments import checkpoint, clothes
 from experiments.positions import ARMS, MODEL, PICTURES, RECIPE, TEST_PICTURES, accuracy
 from vitnb import ViT, patchify, unpatchify
-from vitnb.data import Dataset, load
+from vitnb.data import Dataset
 from vitnb.training import ProgressBar, fit
 
 ORDERS = 8
@@ -68,9 +68,7 @@ def rounded(values: Tensor, digits: int) -> list:
 
 
 def run() -> dict:
-    data = load("fashion_mnist")
-    if data.name != "fashion_mnist":
-        raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
+    data = clothes()
     data = data.subset(PICTURES, test=TEST_PICTURES)
     torch.set_num_threads(1)
     labels = data.test_labels.tolist()

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from experiments import clothes
 from vitnb import MultiHeadAttention, ViT, ViTConfig
-from vitnb.data import Dataset, load
+from vitnb.data import Dataset
 from vitnb.training import ProgressBar, Recipe, fit
 
 SINGLE = ViTConfig(patch_size=7, embed_dim=48, depth=2, num_heads=4, global_pool="mean", pos_std=0.5)
@@ -112,7 +113,7 @@ def pairs(data: Dataset, n: int, n_test: int = 4000) -> Dataset:
 
 
 def tasks() -> dict[str, tuple[ViTConfig, Dataset]]:
-    data = load("fashion_mnist")
+    data = clothes()
     return {
         "pairs": (PAIRS, pairs(data, PICTURES["pairs"])),
         "single": (SINGLE, data.subset(PICTURES["single"])),

@@ -9,9 +9,8 @@ from dataclasses import asdict, replace
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from experiments import RESULTS, checkpoint
+from experiments import RESULTS, checkpoint, clothes
 from vitnb import ViT, ViTConfig
-from vitnb.data import load
 from vitnb.training import ProgressBar, Recipe, evaluate, fit
 from vitnb.vit import count_parameters
 from vitnb.weights import save
@@ -24,9 +23,7 @@ CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "r
 
 
 def run() -> dict:
-    data = load("fashion_mnist")
-    if data.name != "fashion_mnist":
-        raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
+    data = clothes()
     torch.set_num_threads(THREADS)
     torch.manual_seed(SEEDS[0])
     model = ViT(MODEL)

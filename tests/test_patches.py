@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from vitnb import PatchEmbedding, patchify, unpatchify
+from vitnb import ConvStem, PatchEmbedding, patchify, unpatchify
 
 DTYPES = [torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool]
 
@@ -76,3 +76,32 @@ def test_every_pixel_reaches_exactly_one_token():
 def test_counts(size, patch, count):
     embed = PatchEmbedding(size, patch, 3, 8)
     assert embed.num_patches == count == embed.grid_size[0] * embed.grid_size[1]
+
+
+@pytest.mark.parametrize("size, patch", [(28, 7), (28, 4), (28, 14), ((96, 64), 16), (8, 2), (6, 1)])
+def test_stem_has_a_token_for_each_patch(size, patch):
+    if patch == 1:
+        with pytest.raises(ValueError, match="use patch_size 2"):
+            ConvStem(size, patch)
+        return
+    embed = ConvStem(size, patch, 2, 16)
+    height, width = embed.img_size
+    tokens = embed(torch.randn(3, 2, height, width))
+    assert tokens.shape == (3, *PatchEmbedding(size, patch, 2, 16)(torch.randn(3, 2, height, width)).shape[1:])
+
+
+def test_stem_shows_a_pixel_to_its_token_and_the_neighbours():
+    torch.manual_seed(0)
+    embed, images = ConvStem(32, 8, 1, 16).eval(), torch.randn(1, 1, 32, 32)
+    changed = images.clone()
+    changed[0, 0, 7, 8] += 1  # the last row of token row 0, the first column of token column 1
+    moved = (embed(changed) - embed(images)).abs().sum(dim=2)[0] > 1e-6
+    assert moved.view(4, 4).nonzero().tolist() == [[0, 1], [1, 1]]
+
+
+def test_pictures_do_not_mix_in_a_stem_in_eval_mode():
+    torch.manual_seed(0)
+    embed, images = ConvStem(28, 7, 1, 16), torch.randn(4, 1, 28, 28)
+    assert not torch.allclose(embed(images)[:1], embed(images[:1]), atol=1e-3)
+    embed.eval()
+    torch.testing.assert_close(embed(images)[:1], embed(images[:1]))

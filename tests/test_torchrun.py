@@ -120,9 +120,10 @@ def test_a_batch_that_cannot_be_shared_is_refused(tmp_path):
 
 
 def test_the_chapters_program_runs(tmp_path):
-    """The program that chapter 07 prints, on a CPU, with the digits."""
-    cells = json.loads((ROOT / "book" / "07-training.ipynb").read_text())["cells"]
-    (program,) = re.findall(r"```\n(# train\.py\n.*?)```", "".join("".join(cell["source"]) for cell in cells), re.DOTALL)
+    """The program that chapter 10 prints, on a CPU, with the digits."""
+    cells = json.loads((ROOT / "book" / "10-scale.ipynb").read_text(encoding="utf-8"))["cells"]
+    text = "".join("".join(cell["source"]) for cell in cells)
+    (program,) = re.findall(r"```\n(# train\.py\n.*?)```", text, re.DOTALL)
     program, moved = re.subn(r"^model\.to.*leave this out on a CPU\n", "", program, flags=re.MULTILINE)
     assert moved == 1
     (tmp_path / "train.py").write_text(program)

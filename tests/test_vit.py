@@ -18,10 +18,11 @@ PUBLISHED = {  # timm and torchvision pin the same numbers
     "vit_h_14": 632_045_800,
 }
 EVERY = [
-    (norm, pos, pool)
+    (norm, pos, pool, stem)
     for norm in ("pre", "post")
     for pos in ("learned", "sincos", "none")
     for pool in ("cls", "mean", "attn")
+    for stem in ("patch", "conv")
 ]
 
 
@@ -38,12 +39,11 @@ def test_mean_pooling_has_two_widths_fewer():
     assert PUBLISHED["vit_b_16"] - count_parameters(mean) == 2 * 768
 
 
-@pytest.mark.parametrize("norm, pos_embed, pool", EVERY)
-def test_every_combination_learns_sixteen_pictures(norm, pos_embed, pool):
+@pytest.mark.parametrize("norm, pos_embed, pool, stem", EVERY)
+def test_every_combination_learns_sixteen_pictures(norm, pos_embed, pool, stem):
     torch.manual_seed(0)
-    model = ViT(
-        ViTConfig(img_size=(8, 12), patch_size=4, in_chans=2, depth=2, norm=norm, pos_embed=pos_embed, global_pool=pool)
-    )
+    parts = dict(norm=norm, pos_embed=pos_embed, global_pool=pool, stem=stem)
+    model = ViT(ViTConfig(img_size=(8, 12), patch_size=4, in_chans=2, depth=2, **parts))
     images, labels = torch.randn(16, 2, 8, 12), torch.arange(16) % 10
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     first = torch.nn.functional.cross_entropy(model(images), labels).item()

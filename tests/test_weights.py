@@ -91,6 +91,8 @@ def test_dropout_travels():
         (to_torchvision, lambda: ViT(ViTConfig()), "in_chans"),
         (to_torchvision, lambda: ViT(ViTConfig(img_size=(28, 24), in_chans=3)), "img_size"),
         (to_torchvision, lambda: ViT(ViTConfig(norm="post", in_chans=3)), "norm"),
+        (to_torchvision, lambda: ViT(ViTConfig(stem="conv", in_chans=3)), "stem"),
+        (to_timm, lambda: ViT(ViTConfig(stem="conv")), "stem"),
         (to_torchvision, lambda: ViT(ViTConfig(pos_embed="none", in_chans=3)), "pos_embedding|pos_embed"),
         (to_timm, lambda: ViT(ViTConfig(global_pool="attn")), "global_pool"),
         (to_timm, lambda: torch.nn.Linear(2, 2), "Linear"),

@@ -11,7 +11,7 @@ The letters of every shape comment:
 
 from vitnb.attention import MultiHeadAttention, record_attention
 from vitnb.blocks import MLP, PostNormBlock, PreNormBlock
-from vitnb.patches import PatchEmbedding, patchify, unpatchify
+from vitnb.patches import ConvStem, PatchEmbedding, patchify, unpatchify
 from vitnb.pooling import AttentionPool, ClsToken, MeanPool
 from vitnb.positions import LearnedPositions, NoPositions, SinCosPositions, resize_positions
 from vitnb.vit import ViT, ViTConfig
@@ -22,10 +22,12 @@ __all__ = [
     "MLP",
     "AttentionPool",
     "ClsToken",
+    "ConvStem",
     "LearnedPositions",
     "MeanPool",
     "MultiHeadAttention",
     "NoPositions",
+    "ConvStem",
     "PatchEmbedding",
     "PostNormBlock",
     "PreNormBlock",

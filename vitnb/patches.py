@@ -4,7 +4,7 @@ import math
 
 from torch import Tensor, nn
 
-from vitnb._validate import Size, float_tensor, pair, positive_int, tensor
+from vitnb._validate import Size, divides, float_tensor, pair, positive_int, tensor
 
 
 def grid_size(img_size: Size, patch_size: Size) -> tuple[int, int]:
@@ -75,8 +75,8 @@ class PatchEmbedding(nn.Module):
         self.img_size, self.patch_size = pair("img_size", img_size), pair("patch_size", patch_size)
         self.grid_size = grid_size(self.img_size, self.patch_size)
         self.num_patches = math.prod(self.grid_size)
-        in_chans, embed_dim = positive_int("in_chans", in_chans), positive_int("embed_dim", embed_dim)
-        self.proj = nn.Conv2d(in_chans, embed_dim, self.patch_size, self.patch_size)
+        self.in_chans, embed_dim = positive_int("in_chans", in_chans), positive_int("embed_dim", embed_dim)
+        self.proj = nn.Conv2d(self.in_chans, embed_dim, self.patch_size, self.patch_size)
 
     def forward(self, images: Tensor) -> Tensor:
         x = self.proj(self._check(images))  # (B, D, H/p, W/p)
@@ -84,10 +84,45 @@ class PatchEmbedding(nn.Module):
 
     def _check(self, images: Tensor) -> Tensor:
         float_tensor("images", images, 4, "(B, C, H, W)")
-        expected = (self.proj.in_channels, *self.img_size)
+        expected = (self.in_chans, *self.img_size)
         if tuple(images.shape[1:]) != expected:
             raise ValueError(
                 f"images must have (C, H, W) = {expected}, got shape {tuple(images.shape)}: "
                 f"use {(images.shape[0], *expected)}, or build the model for these sizes"
             )
         return images
+
+
+class ConvStem(PatchEmbedding):
+    """Look at the picture through small convolutions before it becomes tokens.
+
+    Convolutions of 3 x 3 pixels with stride 2 halve the picture until it has
+    one place for each patch, and as many channels as a token. BatchNorm and
+    GELU stand between them: in training, a picture's tokens depend on the
+    other pictures of its batch a little; in eval mode they do not.
+
+    Shapes: images (B, C, H, W) -> tokens (B, N, D), row by row.
+    Raises: ValueError as PatchEmbedding; if embed_dim cannot be halved often
+        enough; or if halving the picture does not end at the grid of its patches.
+    Source: Xiao et al. 2021, section 4 (with ReLU and a last 1 x 1 convolution).
+    """
+
+    def __init__(self, img_size: Size = 28, patch_size: Size = 4, in_chans: int = 1, embed_dim: int = 64):
+        super().__init__(img_size, patch_size, in_chans, embed_dim)
+        times = max(1, round(math.log2(self.patch_size[0])))
+        grid = tuple(-(-side // 2**times) for side in self.img_size)
+        if grid != self.grid_size:
+            raise ValueError(
+                f"patch_size {patch_size} cuts img_size {img_size} into a grid of {self.grid_size}, but halving it "
+                f"{times} times gives {grid}: use patch_size {2**times} and an img_size that is a multiple of it"
+            )
+        divides("embed_dim", embed_dim, "the power of two of the convolutions,", 2 ** (times - 1))
+        widths = [in_chans, *(embed_dim // 2**left for left in reversed(range(times)))]
+        self.layers = nn.Sequential()
+        for before, after in zip(widths[:-2], widths[1:-1], strict=True):
+            self.layers.extend([nn.Conv2d(before, after, 3, 2, 1, bias=False), nn.BatchNorm2d(after), nn.GELU()])
+        self.proj = nn.Conv2d(widths[-2], embed_dim, 3, 2, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.proj(self.layers(self._check(images)))  # (B, D, H/p, W/p)
+        return x.flatten(2).transpose(1, 2)  # (B, N, D)

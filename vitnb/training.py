@@ -105,7 +105,9 @@ class History:
     Per step: losses, lrs. Per epoch: train_* on the batches as they were trained
     on (augmented, with dropout, smoothed), test_* on the whole test set. The
     result is the last epoch's, never the best one's: choosing by the test set is
-    cheating. seconds counts the training steps, not the evaluations.
+    cheating. seconds counts the training steps, not the evaluations;
+    cpu_seconds is the processor time of the same steps, all threads together,
+    without what other programs took meanwhile.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -115,6 +117,7 @@ class History:
     test_loss: list[float] = field(default_factory=list)
     test_accuracy: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     images: int = 0
 
     @property
@@ -230,7 +233,7 @@ def fit(
     In a program that torchrun started several times, each process takes its
     share of every batch, the gradients are averaged (DistributedDataParallel),
     and the first process alone calls the callbacks and writes the checkpoint.
-    Without dropout the weights are those of one process, up to rounding.
+    Without dropout and BatchNorm the weights are those of one process, up to rounding.
 
     Raises: ValueError for pictures with NaN, a batch larger than the training set or no multiple
         of the processes, logits of a wrong shape or a checkpoint of another run; FloatingPointError
@@ -435,9 +438,10 @@ class Training:
 
     @contextmanager
     def _clock(self):
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         yield
         self._history.seconds += time.perf_counter() - start
+        self._history.cpu_seconds += time.process_time() - cpu
 
 
 def _optimizers(model: nn.Module, recipe: Recipe) -> list[torch.optim.Optimizer]:

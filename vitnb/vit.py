@@ -7,11 +7,12 @@ from torch import Tensor, nn
 
 from vitnb._validate import Size, choice, divides, positive_float, positive_int, probability, tensor
 from vitnb.blocks import PostNormBlock, PreNormBlock
-from vitnb.patches import PatchEmbedding, grid_size
+from vitnb.patches import ConvStem, PatchEmbedding, grid_size
 from vitnb.pooling import AttentionPool, ClsToken, MeanPool
 from vitnb.positions import LearnedPositions, NoPositions, SinCosPositions
 
 BLOCKS = {"pre": PreNormBlock, "post": PostNormBlock}
+STEMS = {"patch": PatchEmbedding, "conv": ConvStem}
 POSITIONS = ("learned", "sincos", "none")
 POOLS = ("cls", "mean", "attn")
 
@@ -43,6 +44,7 @@ class ViTConfig:
     qkv_bias: bool = True
     pos_std: float = 0.02  # spread of the learned positions at the start
     norm_eps: float = 1e-6  # as in timm and torchvision; nn.LayerNorm alone has 1e-5
+    stem: str = "patch"  # or "conv": see ConvStem
 
     def __post_init__(self):
         # Lists come back from JSON: a config is hashable only with tuples.
@@ -59,6 +61,7 @@ class ViTConfig:
             positive_float(name, getattr(self, name))
         for name in ("dropout", "attn_dropout"):
             probability(name, getattr(self, name))
+        choice("stem", self.stem, STEMS)
         choice("norm", self.norm, BLOCKS)
         choice("pos_embed", self.pos_embed, POSITIONS)
         choice("global_pool", self.global_pool, POOLS)
@@ -127,7 +130,7 @@ class ViT(nn.Module):
         if not isinstance(config, ViTConfig):
             raise TypeError(f"config must be a ViTConfig, got {config!r}: use ViT(ViTConfig(patch_size=4))")
         c = self.config = config
-        self.patch_embed = PatchEmbedding(c.img_size, c.patch_size, c.in_chans, c.embed_dim)
+        self.patch_embed = STEMS[c.stem](c.img_size, c.patch_size, c.in_chans, c.embed_dim)
         self.pool = _pooling(c)
         self.positions = _positions(c, self.pool.num_prefix_tokens)
         self.drop = nn.Dropout(c.dropout)
@@ -185,18 +188,20 @@ def initialise(model: ViT) -> None:
 
     Xavier keeps the size of signals and gradients from layer to layer at any
     width (a fixed spread of 0.02 would nearly silence the branches at width
-    64); the patch projection is a linear layer in disguise, so its spread
-    follows its inputs; the head starts small, so that the first loss is
-    close to ln K whatever the image.
+    64); a convolution is a linear layer in disguise, so its spread follows
+    its inputs; the head starts small, so that the first loss is close to
+    ln K whatever the image.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    proj = model.patch_embed.proj
-    nn.init.normal_(proj.weight, std=proj.weight[0].numel() ** -0.5)
-    nn.init.zeros_(proj.bias)
+    for module in model.patch_embed.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
     if isinstance(model.head, nn.Linear):
         nn.init.normal_(model.head.weight, std=0.02)
 

@@ -84,7 +84,7 @@ def to_torchvision(model: ViT) -> "TorchvisionViT":
     from torchvision.models import VisionTransformer
 
     c, pe = _vit(model).config, model.patch_embed
-    wanted = dict(norm="pre", global_pool="cls", in_chans=3, qkv_bias=True)
+    wanted = dict(stem="patch", norm="pre", global_pool="cls", in_chans=3, qkv_bias=True)
     _require(c, "torchvision", wanted)
     for name, (height, width) in (("img_size", pe.img_size), ("patch_size", pe.patch_size)):
         if height != width:
@@ -147,7 +147,7 @@ def to_timm(model: ViT) -> "TimmViT":
     from timm.models.vision_transformer import VisionTransformer
 
     c, pe = _vit(model).config, model.patch_embed
-    _require(c, "timm", dict(norm="pre"))
+    _require(c, "timm", dict(stem="patch", norm="pre"))
     if c.global_pool == "attn":
         raise ValueError("global_pool must be 'cls' or 'mean' for timm, got 'attn': timm's attention pool has an MLP")
     other = VisionTransformer(

@@ -106,7 +106,7 @@ class LiveViT(Figure):
     def image(self) -> Tensor:
         """Return the picture as the network gets it, normalised, before anything is hidden: (1, C, H, W)."""
         embed = self._model.patch_embed
-        shape = embed.proj.in_channels, *embed.img_size
+        shape = embed.in_chans, *embed.img_size
         start = self.picture * math.prod(shape)
         flat = self.own if self.picture < 0 else self.pictures[start : start + math.prod(shape)]
         pixels = torch.frombuffer(bytearray(flat), dtype=torch.uint8).reshape(1, *shape).float() / 255  # (1, C, H, W)
@@ -184,7 +184,7 @@ class LiveViT(Figure):
     @traitlets.validate("own")
     def _check_own(self, proposal: dict) -> bytes:
         embed, value = self._model.patch_embed, proposal["value"]
-        wanted = embed.proj.in_channels * math.prod(embed.img_size)
+        wanted = embed.in_chans * math.prod(embed.img_size)
         if value and len(value) != wanted:
             raise ValueError(f"own must be one picture of {wanted} bytes, got {len(value)}: use bytes({wanted})")
         return value
@@ -207,7 +207,9 @@ def _suitable(model: Any) -> ViT:
         )
     if (tokens := _tokens(model)) > MAX_TOKENS:
         raise ValueError(f"model must have at most {MAX_TOKENS} tokens, got {tokens}: use a larger patch_size")
-    if model.patch_embed.proj.in_channels not in (1, 3):
+    if model.config.stem != "patch":
+        raise ValueError(f"model must cut plain patches to run in a page, got stem={model.config.stem!r}: use 'patch'")
+    if model.patch_embed.in_chans not in (1, 3):
         raise ValueError(f"model must read 1 or 3 channels, got in_chans={model.config.in_chans}: use 1 or 3")
     return model
 
@@ -229,7 +231,7 @@ def _half(model: ViT) -> tuple[list, bytes]:
 def _choose(data: Dataset, n: int, model: ViT) -> tuple[Tensor, Tensor]:
     """Return the first n test pictures, equally many of each class where there are so many, as uint8."""
     embed = model.patch_embed
-    shape = embed.proj.in_channels, *embed.img_size
+    shape = embed.in_chans, *embed.img_size
     if tuple(data.test_images.shape[1:]) != shape:
         raise ValueError(
             f"data has pictures of {tuple(data.test_images.shape[1:])}, the model reads {shape}: use data of that shape"

@@ -1,0 +1,72 @@
+"""A ViT beside a convolutional network: as many weights, as many seconds, from 500 to 60,000 training pictures.
+
+Chapter 07: the small ViT, the same with convolutions before its tokens and
+mean pooling, and a plain CNN of the same size. All train by one recipe, each
+for the steps that one processor core takes in about a minute; each run's
+seconds of processor time are stored.
+"""
+
+from dataclasses import asdict, replace
+
+import torch
+from torch import Tensor, nn
+
+from experiments import clothes
+from experiments.ladder import one, summary
+from vitnb import ViT, ViTConfig
+from vitnb.data import Dataset
+from vitnb.training import Recipe
+
+MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
+RECIPE = Recipe(batch_size=64)
+STEPS = {"ViT": 1_250, "ViT, our best": 1_050, "CNN": 750}  # about equally many seconds
+PICTURES = [500, 2_500, 12_500, 60_000]
+SEEDS = [0, 1, 2]
+CONFIG = {
+    "device": "cpu",
+    "data": "fashion_mnist",
+    "model": MODEL.to_dict(),
+    "recipe": asdict(RECIPE),
+    "steps": STEPS,
+    "pictures": PICTURES,
+}
+
+
+class CNN(nn.Module):
+    """Convolutions of 3 x 3, each with BatchNorm and ReLU, two of which halve the picture; then the mean and a head."""
+
+    def __init__(self, widths=(32, 64, 128, 96), num_classes: int = 10):
+        super().__init__()
+        layers: list[nn.Module] = []
+        for before, after, stride in zip((1, *widths), widths, (1, 2, 2, 1), strict=False):
+            layers += [nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        self.layers, self.head = nn.Sequential(*layers), nn.Linear(widths[-1], num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.layers(images).mean((2, 3)))  # (B, C, H, W) -> (B, K)
+
+
+ARMS = {
+    "ViT": lambda: ViT(MODEL),
+    "ViT, our best": lambda: ViT(replace(MODEL, stem="conv", global_pool="mean")),
+    "CNN": CNN,
+}
+
+
+def run() -> dict:
+    data = clothes()
+    torch.set_num_threads(1)
+    arms = {arm: {n: trials(data, arm, n) for n in PICTURES} for arm in ARMS}
+    return {"arms": arms}
+
+
+def trials(data: Dataset, arm: str, pictures: int) -> dict:
+    """Train one model with every seed, each on other pictures."""
+    epochs = round(STEPS[arm] / (pictures // RECIPE.batch_size))
+    runs = []
+    for seed in SEEDS:
+        torch.manual_seed(seed)
+        recipe = replace(RECIPE, epochs=epochs, seed=seed)
+        name = f"cnn-{list(ARMS).index(arm)}-{pictures}-{seed}"
+        runs.append(one(ARMS[arm](), data.subset(pictures, seed, test=0), data, recipe, name))
+    return summary(runs)

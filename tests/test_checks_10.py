@@ -1,0 +1,173 @@
+"""The checks of chapter 10: right answers however written, wrong ones named, predictions measured.
+
+They join the tables of test_checks.py. With their verdicts: pytest tests/test_checks_10.py -k table -s
+"""
+
+import pytest
+import torch
+from test_checks import RIGHT, WRONG, right, verdict, wrong
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from vitnb import record_attention
+from vitnb.checks.chapter_10 import BASE, GROWTHS, _count
+from vitnb.vit import ViT
+
+NUMBERS = ["10.1", "10.2", "10.3"]
+
+# 10.1 -----------------------------------------------------------------------------------------------------
+
+
+@right("10.1")
+def by_formula(T, D, L, r):
+    return L * T * D * ((4 + 2 * r) * D + 2 * T)
+
+
+@right("10.1")
+def by_matrices(T, D, L, r):
+    block = 0
+    for rows, columns in [(3 * D, D), (D, D), (r * D, D), (D, r * D)]:
+        block += T * rows * columns
+    scores = mix = T * T * D
+    return torch.tensor(float(L * (block + scores + mix)), dtype=torch.float64)
+
+
+wrong("10.1", "That is one block")(lambda T, D, L, r: by_formula(T, D, 1, r))
+wrong("10.1", "additions as well")(lambda T, D, L, r: 2 * by_formula(T, D, L, r))
+wrong("10.1", "products between tokens are missing")(lambda T, D, L, r: L * T * D * D * (4 + 2 * r))
+wrong("10.1", "Only one of the two products")(lambda T, D, L, r: L * T * D * ((4 + 2 * r) * D + T))
+wrong("10.1", "proj, is missing")(lambda T, D, L, r: L * T * D * ((3 + 2 * r) * D + 2 * T))
+wrong("10.1", "The MLP has two matrices")(lambda T, D, L, r: L * T * D * ((4 + r) * D + 2 * T))
+wrong("10.1", "That is for one token")(lambda T, D, L, r: L * D * ((4 + 2 * r) * D + 2 * T))
+wrong("10.1", "by hand")(lambda T, D, L, r: T * D)
+wrong("10.1", "a number is wanted")(lambda T, D, L, r: str(by_formula(T, D, L, r)))
+
+
+def test_the_count_is_what_torch_counts():
+    model = ViT(BASE)
+    with FlopCounterMode(display=False) as counter, record_attention(model):  # it knows no fused kernel of a CPU
+        model(torch.randn(1, 1, 32, 32))
+    c, T = BASE, BASE.num_patches
+    others = T * 64 * c.embed_dim + c.embed_dim * c.num_classes  # the patch embedding and the head
+    assert counter.get_total_flops() == 2 * (_count(T, c.embed_dim, c.depth, c.mlp_ratio) + others)
+
+
+# 10.2 -----------------------------------------------------------------------------------------------------
+
+TRUE = {
+    "double the picture's side": (4, 4, 16, 1),
+    "halve the patch's side": (4, 4, 16, 1),
+    "double the width": (1, 4, 1, 4),
+    "double the depth": (1, 2, 2, 2),
+    "double the heads": (1, 1, 2, 1),
+}
+
+
+def with_changes(**changes):
+    spoken = {key.replace("_", " "): value for key, value in changes.items()}
+    table = TRUE | {next(k for k in TRUE if word in k): value for word, value in spoken.items()}
+    return lambda change: table[change]
+
+
+right("10.2")(lambda change: TRUE[change])
+right("10.2")(lambda change: [torch.tensor(factor) for factor in TRUE[change]])
+wrong("10.2", "the blocks see more tokens")(with_changes(side=(2, 2, 4, 1)))
+wrong("10.2", "each row is longer")(with_changes(picture=(2, 2, 4, 1), patch=(2, 2, 4, 1)))
+wrong("10.2", "*and* a column")(with_changes(picture=(4, 4, 4, 1), patch=(4, 4, 4, 1)))
+wrong("10.2", "how many tokens pass")(with_changes(picture=(4, 4, 16, 4), patch=(4, 4, 16, 4)))
+wrong("10.2", "wider on both sides")(with_changes(width=(1, 2, 1, 2)))
+wrong("10.2", "thinner slices")(with_changes(heads=(1, 1, 1, 1)))
+wrong("10.2", "19 of 20")(with_changes(depth=(1, 2, 1, 2)))
+wrong("10.2", "four factors are wanted")(lambda change: 4)
+
+
+def test_every_change_is_asked():
+    assert set(TRUE) == set(GROWTHS)
+
+
+def test_the_untouched_prediction_is_not_done_yet():
+    assert verdict("10.2", lambda change: dict.fromkeys(GROWTHS, ...)[change]) == (False, "10.2: not done yet.")
+    assert verdict("10.2", lambda change: (..., ..., ..., ...)) == (False, "10.2: not done yet.")
+
+
+# 10.3 -----------------------------------------------------------------------------------------------------
+
+
+def slope(model, images, labels, reduction="mean"):
+    loss = F.cross_entropy(model(images), labels, reduction=reduction)
+    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(model.parameters()))])
+
+
+def parts_of(images, labels, most):
+    return list(zip(images.split(most), labels.split(most), strict=True))
+
+
+@right("10.3")
+def by_weight(model, images, labels, most):
+    return sum(len(y) / len(labels) * slope(model, x, y) for x, y in parts_of(images, labels, most))
+
+
+@right("10.3")
+def by_backward(model, images, labels, most):
+    for x, y in parts_of(images, labels, most):
+        (F.cross_entropy(model(x), y, reduction="sum") / len(labels)).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+
+@right("10.3")
+def one_by_one(model, images, labels, most):
+    return torch.stack([slope(model, images[i : i + 1], labels[i : i + 1]) for i in range(len(images))]).mean(0)
+
+
+wrong("10.3", "room for 4 pictures")(lambda model, images, labels, most: slope(model, images, labels))
+wrong("10.3", "the sum of 3 means")(lambda m, x, y, most: sum(slope(m, *part) for part in parts_of(x, y, most)))
+wrong("10.3", "count alike")(
+    lambda m, x, y, most: torch.stack([slope(m, *part) for part in parts_of(x, y, most)]).mean(0)
+)
+wrong("10.3", "sum of all losses")(lambda m, x, y, most: sum(slope(m, *p, "sum") for p in parts_of(x, y, most)))
+wrong("10.3", "last part alone")(lambda m, x, y, most: slope(m, *parts_of(x, y, most)[-1]))
+wrong("10.3", "first part alone")(lambda m, x, y, most: slope(m, *parts_of(x, y, most)[0]))
+
+
+@wrong("10.3", "set to zero in the loop")
+def clears_in_the_loop(model, images, labels, most):
+    for x, y in parts_of(images, labels, most):
+        model.zero_grad()
+        (F.cross_entropy(model(x), y, reduction="sum") / len(labels)).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+
+@wrong("10.3", "pictures are left out")
+def drops_the_rest(model, images, labels, most):
+    whole = [(x, y) for x, y in parts_of(images, labels, most) if len(y) == most] or parts_of(images, labels, most)
+    return sum(slope(model, x, y) for x, y in whole) / len(whole)
+
+
+wrong("10.3", "times as long")(lambda model, *rest: -by_weight(model, *rest))
+wrong("10.3", "is wanted")(lambda model, *rest: by_weight(model, *rest).tolist())
+
+# ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_table_of_answers(number):
+    assert len(RIGHT[number]) >= 2 and len(WRONG[number]) >= 3
+    print(f"\n{number}: {len(RIGHT[number])} right accepted, {len(WRONG[number])} wrong rejected")
+    for answer in RIGHT[number] * 3:  # other random numbers each time
+        result, text = verdict(number, answer)
+        assert result is True, text
+    print(f"  + {text}")
+    for answer, phrase in WRONG[number]:
+        result, text = verdict(number, answer)
+        assert result is False and phrase in text, (phrase, text)
+        print(f"  - {text.split(' Hint: ')[0]}")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_two_hints_give_no_answer_away(number):
+    for hint in (1, 2):
+        result, text = verdict(number, RIGHT[number][0], hint=hint)
+        assert result is False
+        assert text.startswith(f"Hint {hint}: ")
+        assert 60 < len(text) < 300
+        assert not any(code in text for code in ("return", "split(", "T * T", "16", "sum("))

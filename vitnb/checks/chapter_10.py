@@ -1,0 +1,189 @@
+"""Exercises of chapter 10: products counted, what grows with what, a large batch in small parts."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, number, tensor_like
+from vitnb.vit import ViT, ViTConfig
+
+
+@exercise(
+    "10.1",
+    "products(T, D, L, r)",
+    "Go through one block with a pencil: which matrices multiply each token, and which two products take place between "
+    "tokens? The heads share the width, so their number does not matter.",
+    "A matrix with m rows and n columns costs m times n products for each token. Between tokens, every pair needs a "
+    "score of D products over all heads, and then values are mixed.",
+)
+def _products(answer: Callable) -> str:
+    draw, cases = random.Random(), []
+    for _ in range(12):
+        T, D, L, r = draw.randint(2, 300), 12 * draw.randint(1, 40), draw.randint(2, 12), draw.choice([2, 3, 4])
+        cases.append(((T, D, L, r), number(call(answer, T, D, L, r))))
+    missed = [(given, said) for given, said in cases if said != _count(*given)]
+    if missed:
+        given, said = missed[0]
+        wrong = f"For T={given[0]}, D={given[1]}, L={given[2]}, r={given[3]} you say {said:,.0f}."
+        for message, rule in PRODUCTS_MISTAKES.items():
+            if all(said == rule(*given) for given, said in cases):
+                raise Wrong(f"{wrong} {message}")
+        raise Wrong(
+            f"{wrong} Try T=1, D=1, L=1, r=1 by hand: four products in attention's matrices, and how many more?"
+        )
+    return f"{len(cases)} models of 2 to 12 blocks."
+
+
+def _count(T: int, D: int, L: int, r: float) -> float:
+    return L * (4 * T * D * D + 2 * r * T * D * D + 2 * T * T * D)
+
+
+PRODUCTS_MISTAKES: dict[str, Callable[[int, int, int, float], float]] = {
+    "That is one block: there are L of them.": lambda T, D, L, r: _count(T, D, 1, r),
+    "That is twice as much: you count additions as well.": lambda T, D, L, r: 2 * _count(T, D, L, r),
+    "The products between tokens are missing: scores, and the mix of the values.": (
+        lambda T, D, L, r: L * (4 + 2 * r) * T * D * D
+    ),
+    "Only one of the two products between tokens is there: scores need one, mixing the values another.": (
+        lambda T, D, L, r: _count(T, D, L, r) - L * T * T * D
+    ),
+    "The matrix that comes after the heads, proj, is missing.": lambda T, D, L, r: _count(T, D, L, r) - L * T * D * D,
+    "The MLP has two matrices: one widens, one narrows.": lambda T, D, L, r: _count(T, D, L, r) - L * r * T * D * D,
+    "That is for one token: all T of them pass through the matrices.": (
+        lambda T, D, L, r: L * (4 * D * D + 2 * r * D * D + 2 * T * D)
+    ),
+}
+
+BASE = ViTConfig(img_size=32, patch_size=8, embed_dim=16, depth=2, num_heads=2, mlp_ratio=4.0, global_pool="mean")
+GROWTHS: dict[str, dict[str, int]] = {
+    "double the picture's side": {"img_size": 64},
+    "halve the patch's side": {"patch_size": 4},
+    "double the width": {"embed_dim": 32},
+    "double the depth": {"depth": 4},
+    "double the heads": {"num_heads": 4},
+}
+
+
+def _measured(config: ViTConfig) -> tuple[int, int, int, int]:
+    """Tokens, products in the MLPs, numbers in all attention maps, numbers in the blocks' matrices."""
+    model, c = ViT(config), config
+    tokens = c.num_patches
+    mlps = [weight.numel() for name, weight in model.blocks.named_parameters() if "mlp" in name and weight.ndim == 2]
+    matrices = [weight.numel() for weight in model.blocks.parameters() if weight.ndim == 2]
+    return tokens, tokens * sum(mlps), c.depth * c.num_heads * tokens**2, sum(matrices)
+
+
+@exercise(
+    "10.2",
+    "grows(change)",
+    "First ask what the change does to the number of tokens, and whether any matrix becomes larger. The rest follows "
+    "from these two.",
+    "A side that doubles makes how many more patches? A map has a row and a column for each token, and every head of "
+    "every block has a map of its own.",
+)
+def _grows(answer: Callable) -> str:
+    before = _measured(BASE)
+    said = {change: _four(call(answer, change)) for change in GROWTHS}
+    true = {
+        change: tuple(b / a for a, b in zip(before, _measured(replace(BASE, **new)), strict=True))
+        for change, new in GROWTHS.items()
+    }
+    right = sum(a == b for change in GROWTHS for a, b in zip(said[change], true[change], strict=True))
+    total = 4 * len(GROWTHS)
+    if right == total:
+        return f"{total} of {total} factors agree with the models."
+    wrong = f"{right} of {total} factors agree with the models."
+    side, width = said["double the picture's side"], said["double the width"]
+    if side != said["halve the patch's side"]:
+        raise Wrong(
+            f"{wrong} Larger pictures or smaller patches: the blocks see more tokens, and no other difference."
+        )
+    if side[0] == 2:
+        raise Wrong(f"{wrong} A side that doubles makes twice as many rows of patches, and each row is longer as well.")
+    if side[2] == side[0] and side[0] != 1:
+        raise Wrong(f"{wrong} A map has a row for each token *and* a column for each token.")
+    if side[3] != 1:
+        raise Wrong(f"{wrong} Does a matrix of the blocks know how many tokens pass through it?")
+    if width[3] == 2 or width[1] == 2:
+        raise Wrong(f"{wrong} A matrix from D to 4 D becomes wider on both sides.")
+    raise Wrong(f"{wrong} Heads share the width: more of them cut it into thinner slices, each with a map of its own.")
+
+
+def _four(value: Any) -> tuple[float, ...]:
+    if not isinstance(value, (tuple, list)) or len(value) != 4:
+        raise Wrong(
+            f"Your function returns {described(value)}: four factors are wanted, (tokens, MLPs, maps, weights)."
+        )
+    if any(part is ... for part in value):
+        raise NotDone
+    return tuple(map(number, value))
+
+
+class Small(nn.Module):
+    """A model with memory for so many pictures and no more."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most, self.body = most, nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.GELU(), nn.Linear(8, 5))
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.copy_(fresh(*parameter.shape) / 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        if len(images) > self.most:
+            raise MemoryError(f"room for {self.most} pictures at a time, got {len(images)}")
+        return self.body(images)
+
+
+@exercise(
+    "10.3",
+    "gradient(model, images, labels, most)",
+    "Cut the batch into parts of at most that many pictures. The loss of a part is a mean over its own pictures: how "
+    "much must it count in the mean over all?",
+    "A part of n pictures out of B contributes its mean times n / B. The last part may be smaller than the others.",
+)
+def _gradient(answer: Callable) -> str:
+    for B, most in ((12, 4), (10, 4), (3, 5), (7, 1), (9, 8)):
+        model, images = Small(B), fresh(B, 1, 3, 4)
+        labels = torch.arange(B) % 5
+        parts = [_slope(model, images[i : i + most], labels[i : i + most]) for i in range(0, B, most)]
+        sizes = [min(most, B - i) for i in range(0, B, most)]
+        wanted = _slope(model, images, labels)
+        model.most = most
+        result = tensor_like(call(answer, model, images, labels, most), wanted)
+        if not close(result, wanted, 1e-4):
+            where = f"With {B} pictures, {most} at a time,"
+            raise Wrong(f"{where} {_gradient_mistake(result, wanted, parts, sizes)}")
+    return "5 batches, in 1 to 7 parts, equal and unequal."
+
+
+def _slope(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    loss = F.cross_entropy(model(images), labels)
+    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(model.parameters()))])
+
+
+def _gradient_mistake(result: Tensor, wanted: Tensor, parts: list[Tensor], sizes: list[int]) -> str:
+    B, n = sum(sizes), len(parts)
+    if close(result, sum(parts), 1e-4):
+        return f"your gradient is the sum of {n} means: every part counts as if it were the whole batch."
+    if close(result, sum(parts) / n, 1e-4):
+        return (
+            f"your parts of {', '.join(map(str, sizes))} pictures count alike: a picture in a small part counts more."
+        )
+    if close(result, wanted * B, 1e-4):
+        return f"your gradient is that of the sum of all losses, {B} times that of their mean."
+    if n > 1 and close(result, parts[-1], 1e-4):
+        return "your gradient is that of the last part alone: what became of the others?"
+    if n > 1 and close(result, parts[-1] * sizes[-1] / B, 1e-4):
+        return "only the last part is left in your gradient: are the gradients set to zero in the loop?"
+    if n > 1 and close(result, parts[0], 1e-4):
+        return "your gradient is that of the first part alone."
+    if n > 1 and any(close(result, sum(parts[:-1]) / d, 1e-4) for d in (n - 1, n)):
+        return f"the last {sizes[-1]} pictures are left out: a part may be smaller than the others."
+    length = (result.norm() / wanted.norm()).item()
+    return f"your gradient is {length:.3g} times as long as that of the mean loss of all pictures, or points elsewhere."
