@@ -37,9 +37,9 @@ RECIPE = Recipe(
 ADAMW = {"optimizer": "adamw", "lr": 3e-3, "betas": (0.9, 0.99), "weight_decay": 0.05, "clip": 1.0}
 RUNGS = {  # what is changed of model or recipe; "pictures": different ones, "epochs": how often each is shown
     "the textbook": {"pictures": 6_400},
-    "28 pixels, not 96": {"img_size": 28, "patch_size": 7, "pictures": 15_000},
+    "28 pixels, not 96": {"img_size": 28, "patch_size": 7, "pictures": 12_000},
     "a small model": {
-        "embed_dim": 64, "depth": 4, "num_heads": 4, "qkv_bias": True, "pictures": 60_000, "epochs": 2
+        "embed_dim": 64, "depth": 4, "num_heads": 4, "qkv_bias": True, "pictures": 50_000, "epochs": 2
     },
     "AdamW, clipping": ADAMW,
     "warm-up, cosine": {"warmup": 0.05, "schedule": "cosine"},

@@ -119,17 +119,58 @@ def test_a_batch_that_cannot_be_shared_is_refused(tmp_path):
     assert "batch_size must be a multiple of the number of processes, 3, got 8: use 9" in done.stderr
 
 
-def test_the_chapters_program_runs(tmp_path):
-    """The program that chapter 10 prints, on a CPU, with the digits."""
+def block_of_chapter_10(first_line: str) -> str:
+    """The block of code in the chapter's text that begins with this line."""
     cells = json.loads((ROOT / "book" / "10-scale.ipynb").read_text(encoding="utf-8"))["cells"]
     text = "".join("".join(cell["source"]) for cell in cells)
-    (program,) = re.findall(r"```\n(# train\.py\n.*?)```", text, re.DOTALL)
-    program, moved = re.subn(r"^model\.to.*leave this out on a CPU\n", "", program, flags=re.MULTILINE)
-    assert moved == 1
-    (tmp_path / "train.py").write_text(program)
+    (block,) = re.findall(rf"```\n({re.escape(first_line)}\n.*?)```", text, re.DOTALL)
+    return block
+
+
+def run_two(folder: Path, program: str) -> subprocess.CompletedProcess:
+    (folder / "train.py").write_text(program)
     env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "VITNB_OFFLINE": "1"}
-    env |= {"VITNB_DATA": "", "XDG_CACHE_HOME": str(tmp_path)}
+    env |= {"VITNB_DATA": "", "XDG_CACHE_HOME": str(folder)}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+
+
+def test_the_chapters_program_runs(tmp_path):
+    """On a CPU, with the digits."""
+    program, moved = re.subn(
+        r"^model\.to.*leave this out on a CPU\n", "", block_of_chapter_10("# train.py"), flags=re.MULTILINE
+    )
+    assert moved == 1
+    done = run_two(tmp_path, program)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run.pt").exists()
+
+
+SHARDED = """
+import torch
+import torch.distributed as dist
+from vitnb import ViT, ViTConfig
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = ViT(ViTConfig(depth=2))
+{block}
+optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+for _ in range(5):
+    loss = torch.nn.functional.cross_entropy(model(torch.ones(4, 1, 28, 28)), torch.tensor([3, 3, 3, 3]))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+assert loss < 2
+parameters = list(model.parameters())
+here, all_ = sum(p.to_local().numel() for p in parameters), sum(p.numel() for p in parameters)
+assert 0.4 * all_ < here < 0.6 * all_, (here, all_)
+dist.destroy_process_group()
+"""
+
+
+def test_the_chapters_lines_leave_each_process_its_part(tmp_path):
+    done = run_two(
+        tmp_path, SHARDED.format(block=block_of_chapter_10("from torch.distributed.fsdp import fully_shard"))
+    )
+    assert done.returncode == 0, done.stderr

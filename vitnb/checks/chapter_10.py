@@ -100,9 +100,7 @@ def _grows(answer: Callable) -> str:
     wrong = f"{right} of {total} factors agree with the models."
     side, width = said["double the picture's side"], said["double the width"]
     if side != said["halve the patch's side"]:
-        raise Wrong(
-            f"{wrong} Larger pictures or smaller patches: the blocks see more tokens, and no other difference."
-        )
+        raise Wrong(f"{wrong} Larger pictures or smaller patches: the blocks see more tokens, and no other difference.")
     if side[0] == 2:
         raise Wrong(f"{wrong} A side that doubles makes twice as many rows of patches, and each row is longer as well.")
     if side[2] == side[0] and side[0] != 1:
