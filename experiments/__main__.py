@@ -25,6 +25,16 @@ def result_path(name: str) -> Path:
     return RESULTS / f"{name}.json"
 
 
+def missing() -> list[str]:
+    """Results that are not there and that this machine can make."""
+    absent = [name for name in names() if not result_path(name).exists()]
+    return absent if torch.cuda.is_available() else [name for name in absent if not needs_gpu(name)]
+
+
+def needs_gpu(name: str) -> bool:
+    return importlib.import_module(f"experiments.{name}").CONFIG["device"] == "cuda"
+
+
 def measure(name: str) -> dict[str, Any]:
     """Run one experiment and say what made the result."""
     module = importlib.import_module(f"experiments.{name}")
@@ -61,9 +71,13 @@ def main() -> None:
     for name in chosen:
         if name not in names():
             parser.error(f"no experiment {name!r}: use one of {', '.join(names())}")
-    for name in chosen or [name for name in names() if not result_path(name).exists()]:
+    for name in chosen or missing():
         print(f"{name} ...", flush=True)
-        store(measure(name), result_path(name))
+        record = measure(name)
+        if os.environ.get("VITNB_FAST"):
+            print(f"{name}: done, and not stored because VITNB_FAST is set", flush=True)
+            continue
+        store(record, result_path(name))
         for path in checkpoint(name).parent.glob(f"{name}-*.pt"):
             path.unlink()
         print(f"{name}: stored in {os.path.relpath(result_path(name))}", flush=True)

@@ -1,0 +1,103 @@
+"""A small ViT on a GPU: how far fewer than four million parameters get on Fashion-MNIST, and how soon.
+
+Needs a GPU. `VITNB_FAST=1 python -m experiments best` goes the same way on any
+machine with one epoch of few pictures, and stores nothing.
+"""
+
+import time
+from dataclasses import asdict, replace
+from statistics import mean, stdev
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from experiments import checkpoint, clothes
+from vitnb import ViT, ViTConfig, record_attention
+from vitnb.data import Dataset
+from vitnb.training import ProgressBar, Recipe, budget, fit
+from vitnb.vit import count_parameters
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+MODEL = ViTConfig(
+    patch_size=4,
+    embed_dim=256,
+    depth=6,
+    num_heads=8,
+    mlp_ratio=2.0,
+    stem="conv",
+    global_pool="mean",
+    dropout=0.1,
+    pos_std=1.0,
+)
+RECIPE = Recipe(epochs=150, batch_size=256, lr=1e-3, label_smoothing=0.1, shift=2, erase=0.25)
+GOAL = 0.94
+SEEDS = [0, 1, 2]
+CONFIG = {
+    "device": "cuda",
+    "data": "fashion_mnist",
+    "model": MODEL.to_dict(),
+    "recipe": asdict(RECIPE),
+    "goal": GOAL,
+}
+
+
+def run() -> dict:
+    if DEVICE == "cpu" and not budget(0, 1):
+        raise SystemExit("This experiment needs a GPU; VITNB_FAST=1 goes the same way at small size on any machine.")
+    data, epochs = clothes(), budget(RECIPE.epochs, 1)
+    data = data.subset(budget(len(data.train_labels), 256), test=budget(len(data.test_labels), 100))
+    runs = [one(data, replace(RECIPE, epochs=epochs, seed=seed)) for seed in SEEDS]
+    accuracies = [found["test_accuracy"] for found in runs]
+    each = 3 * flop()  # a training step: forward, and twice as much backward
+    best = peak()
+    return {
+        "parameters": count_parameters(ViT(MODEL)),
+        "test_accuracy_mean": mean(accuracies),
+        "test_accuracy_sd": stdev(accuracies),
+        "flop_a_picture": each,
+        "flop_a_second_of_a_large_product": best,
+        "share_of_it": [round(each * found["images_per_second"] / best, 4) for found in runs],
+        "runs": runs,
+    }
+
+
+def one(data: Dataset, recipe: Recipe) -> dict:
+    """Train with one seed; a run that was interrupted goes on."""
+    torch.manual_seed(recipe.seed)
+    path = budget(1, 0) and checkpoint(f"best-{recipe.seed}")
+    history = fit(ViT(MODEL).to(DEVICE), data, recipe, [ProgressBar()], path or None)
+    each = history.seconds / recipe.epochs
+    there = [epoch for epoch, accuracy in enumerate(history.test_accuracy, 1) if accuracy >= GOAL]
+    return {
+        "seed": recipe.seed,
+        "test_accuracy": round(history.test_accuracy[-1], 4),
+        "test_accuracy_by_epoch": [round(accuracy, 4) for accuracy in history.test_accuracy],
+        "seconds": round(history.seconds, 1),
+        "seconds_to_goal": round(each * there[0], 1) if there else None,
+        "images_per_second": round(history.images_per_second),
+    }
+
+
+def flop() -> int:
+    """Operations of one picture's way through the model; a product and its addition are two."""
+    with torch.device("meta"):  # shapes only: nothing is computed
+        model, image = ViT(MODEL).eval(), torch.randn(1, 1, 28, 28)
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), record_attention(model):
+        model(image)
+    return counter.get_total_flops()
+
+
+def peak() -> float:
+    """Operations a second of one large product of matrices: what the device can reach, in bfloat16 on a GPU."""
+    side = 8192 if DEVICE == "cuda" else 1024
+    a = torch.randn(side, side, device=DEVICE, dtype=torch.bfloat16 if DEVICE == "cuda" else torch.float32)
+    rates = []
+    for _ in range(5):
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        a @ a
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
+        rates.append(2 * side**3 / (time.perf_counter() - start))
+    return max(rates)
