@@ -16,13 +16,23 @@ from vitnb.training import ProgressBar, Recipe, evaluate, fit
 
 MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
 RECIPE = Recipe(epochs=6, batch_size=64)
+SGD = {  # the textbook's: see ladder.py
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "betas": (0.0, 0.99),
+    "weight_decay": 0.0,
+    "clip": None,
+    "warmup": 0.0,
+    "schedule": "constant",
+}
 ARMS = {  # what is changed: of the recipe, or of the model
     "the recipe": {},
     "no warm-up": {"warmup": 0.0},
     "constant rate": {"schedule": "constant"},
     "rate / 10": {"lr": 3e-4},
     "rate × 10": {"lr": 3e-2},
-    "plain SGD, rate 0.1": {"optimizer": "sgd", "lr": 0.1, "betas": (0.0, 0.99), "warmup": 0.0, "schedule": "constant"},
+    "plain SGD, rate 0.1": SGD,
+    "SGD, our decay": SGD | {"weight_decay": RECIPE.weight_decay},
     "no augmentation": {"flip": False, "shift": 0},
     "label smoothing 0.1": {"label_smoothing": 0.1},
     "batches of 512": {"batch_size": 512},

@@ -5,13 +5,17 @@ within a round, so what else the machine does meets both alike.
 """
 
 import random
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import torch
+import torch._inductor.config
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.peers import race
@@ -23,7 +27,7 @@ BLOCK = ViTConfig(patch_size=4, embed_dim=128, depth=2, num_heads=4, mlp_ratio=4
 SIDES = [16, 32, 64, 128, 256]  # pixels: 16 to 4,096 tokens
 SMALL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0)
 LARGE = ViTConfig(img_size=96, patch_size=16, embed_dim=512, depth=2, num_heads=8, mlp_ratio=4.0)
-BATCHES = [1, 4, 16, 64, 256]
+BATCHES, BATCH = [1, 4, 16, 64, 256], 64
 ROUNDS = 7
 SEEDS = [0]
 CONFIG = {
@@ -33,6 +37,7 @@ CONFIG = {
     "small": SMALL.to_dict(),
     "large": LARGE.to_dict(),
     "batches": BATCHES,
+    "batch": BATCH,  # in what is compiled or has fewer bits
     "rounds": ROUNDS,
 }
 
@@ -43,6 +48,7 @@ def run() -> dict:
     return {
         "tokens": [tokens(side, chance) for side in SIDES],
         "batches": batches(chance),
+        "bfloat16_instructions": bfloat16_instructions(),
         "faster": {name: faster(config, chance) for name, config in (("small", SMALL), ("large", LARGE))},
     }
 
@@ -93,16 +99,42 @@ def step(config: ViTConfig, batch: int, change: Callable[[nn.Module], nn.Module]
 
 
 def batches(chance: random.Random) -> dict:
-    """Pictures a second in training, by batch."""
-    found = race({str(batch): step(SMALL, batch) for batch in BATCHES}, ROUNDS, chance)
-    return {batch: round(int(batch) / times["seconds"], 1) for batch, times in found.items()}
+    """Pictures a second in training, by batch; and how many times as many as with the usual batch, with quartiles."""
+    found = race(
+        {str(batch): step(SMALL, batch) for batch in sorted(BATCHES, key=lambda b: b != BATCH)}, ROUNDS, chance
+    )
+    return {
+        str(batch): {
+            "images_per_second": round(batch / found[str(batch)]["seconds"], 1),
+            "speed": round(batch / BATCH / found[str(batch)]["ratio"], 3),
+            "quartiles": [round(batch / BATCH / ratio, 3) for ratio in reversed(found[str(batch)]["quartiles"])],
+        }
+        for batch in BATCHES
+    }
 
 
 def faster(config: ViTConfig, chance: random.Random) -> dict:
-    """A training step as it is, compiled, and with bfloat16; and how long compiling takes."""
-    compiled = step(config, 64, torch.compile)
+    """A training step as it is, its attention written out, compiled, with bfloat16; and how long compiling takes."""
+    torch._inductor.config.force_disable_caches = True  # else an earlier run's work is found on the disk
+    torch.compile(nn.Linear(2, 2).to(DEVICE))(torch.ones(1, 2, device=DEVICE))  # what a process compiles only once
+    compiled = step(config, BATCH, torch.compile)
     start = time.perf_counter()
     compiled()
     compiling = time.perf_counter() - start
-    runners = {"as it is": step(config, 64), "compiled": compiled, "bfloat16": step(config, 64, half=True)}
+    plain = step(config, BATCH)
+
+    def explicit() -> None:
+        with sdpa_kernel(SDPBackend.MATH):
+            plain()
+
+    runners = {"as it is": plain, "written out": explicit, "compiled": compiled}
+    runners["bfloat16"] = step(config, BATCH, half=True)
     return race(runners, ROUNDS, chance) | {"compiling_seconds": round(compiling, 1)}
+
+
+def bfloat16_instructions() -> bool:
+    """Whether the device multiplies bfloat16 numbers itself."""
+    if CUDA:
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    known = Path("/proc/cpuinfo")
+    return known.exists() and re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", known.read_text()) is not None

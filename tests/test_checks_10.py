@@ -77,7 +77,13 @@ wrong("10.2", "*and* a column")(with_changes(picture=(4, 4, 4, 1), patch=(4, 4, 
 wrong("10.2", "how many tokens pass")(with_changes(picture=(4, 4, 16, 4), patch=(4, 4, 16, 4)))
 wrong("10.2", "wider on both sides")(with_changes(width=(1, 2, 1, 2)))
 wrong("10.2", "thinner slices")(with_changes(heads=(1, 1, 1, 1)))
-wrong("10.2", "19 of 20")(with_changes(depth=(1, 2, 1, 2)))
+wrong(
+    "10.2", "19 of 20 factors agree with the models. Think again of the numbers in all maps when you double the depth"
+)(with_changes(depth=(1, 2, 1, 2)))
+wrong("10.2", "the numbers in all maps when you double the width")(with_changes(width=(1, 4, 2, 4)))
+wrong("10.2", "the products in the MLPs when you double the picture's side")(
+    with_changes(picture=(4, 16, 16, 1), patch=(4, 16, 16, 1))
+)
 wrong("10.2", "four factors are wanted")(lambda change: 4)
 
 
@@ -109,6 +115,7 @@ def by_weight(model, images, labels, most):
 
 @right("10.3")
 def by_backward(model, images, labels, most):
+    model.zero_grad()
     for x, y in parts_of(images, labels, most):
         (F.cross_entropy(model(x), y, reduction="sum") / len(labels)).backward()
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
@@ -127,6 +134,13 @@ wrong("10.3", "count alike")(
 wrong("10.3", "sum of all losses")(lambda m, x, y, most: sum(slope(m, *p, "sum") for p in parts_of(x, y, most)))
 wrong("10.3", "last part alone")(lambda m, x, y, most: slope(m, *parts_of(x, y, most)[-1]))
 wrong("10.3", "first part alone")(lambda m, x, y, most: slope(m, *parts_of(x, y, most)[0]))
+
+
+@wrong("10.3", "an earlier batch")
+def never_clears(model, images, labels, most):
+    for x, y in parts_of(images, labels, most):
+        (F.cross_entropy(model(x), y, reduction="sum") / len(labels)).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
 @wrong("10.3", "set to zero in the loop")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from driver import assert_fits_a_phone, assert_follows_the_theme, assert_survives, ink
 from playwright.sync_api import expect
+from scipy import stats
 
 from vitnb import data
 from vitnb.figures import RecipeExplorer
@@ -112,8 +113,8 @@ def assert_numbers(figure, stored, arm, view):
     side = "less" if gaps.mean() < 0 else "more"
     expect(says).to_contain_text(f"{arm}: {100 * other.mean():.2f}\u00a0% of all test pictures")
     expect(says).to_contain_text(f"{abs(gaps.mean()):.2f} points {side} than the recipe (standard error {error:.2f})")
-    chance = abs(gaps.mean()) <= 2 * error
-    expect(says).to_contain_text("it may be chance" if chance else "more than two standard errors")
+    chance = stats.ttest_1samp(gaps, 0).pvalue > 0.05
+    expect(says).to_contain_text("which may be chance" if chance else "more than chance gives 1 time in 20")
     facts = figure.locator("dl").inner_text()
     assert f"n = {len(base)} seeds" in figure.inner_text()
     for values in (base, other):

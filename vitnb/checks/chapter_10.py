@@ -67,6 +67,7 @@ GROWTHS: dict[str, dict[str, int]] = {
     "double the depth": {"depth": 4},
     "double the heads": {"num_heads": 4},
 }
+FACTORS = ("the tokens", "the products in the MLPs", "the numbers in all maps", "the numbers in the blocks' matrices")
 
 
 def _measured(config: ViTConfig) -> tuple[int, int, int, int]:
@@ -109,7 +110,11 @@ def _grows(answer: Callable) -> str:
         raise Wrong(f"{wrong} Does a matrix of the blocks know how many tokens pass through it?")
     if width[3] == 2 or width[1] == 2:
         raise Wrong(f"{wrong} A matrix from D to 4 D becomes wider on both sides.")
-    raise Wrong(f"{wrong} Heads share the width: more of them cut it into thinner slices, each with a map of its own.")
+    change = next(change for change in GROWTHS if said[change] != true[change])
+    if change == "double the heads":
+        raise Wrong(f"{wrong} Heads share the width: more of them cut it into thinner slices, each with its own map.")
+    column = next(i for i in range(4) if said[change][i] != true[change][i])
+    raise Wrong(f"{wrong} Think again of {FACTORS[column]} when you {change}.")
 
 
 def _four(value: Any) -> tuple[float, ...]:
@@ -131,6 +136,14 @@ class Small(nn.Module):
         with torch.no_grad():
             for parameter in self.parameters():
                 parameter.copy_(fresh(*parameter.shape) / 2)
+
+    def __deepcopy__(self, memo: dict) -> "Small":
+        """What an answer is given: with gradients, as an earlier batch leaves them; torch copies none."""
+        twin = Small(self.most)
+        twin.load_state_dict(self.state_dict())
+        for parameter in twin.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        return twin
 
     def forward(self, images: Tensor) -> Tensor:
         if len(images) > self.most:
@@ -167,6 +180,8 @@ def _slope(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
 
 def _gradient_mistake(result: Tensor, wanted: Tensor, parts: list[Tensor], sizes: list[int]) -> str:
     B, n = sum(sizes), len(parts)
+    if close(result, wanted + 1, 1e-4):
+        return "your gradient holds what an earlier batch had left in .grad as well."
     if close(result, sum(parts), 1e-4):
         return f"your gradient is the sum of {n} means: every part counts as if it were the whole batch."
     if close(result, sum(parts) / n, 1e-4):

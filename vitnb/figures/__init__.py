@@ -6,6 +6,7 @@ same object works in JupyterLab, in Colab and in the page of the book.
 
 from vitnb.figures.attention_explorer import AttentionExplorer
 from vitnb.figures.block_diagram import BlockDiagram
+from vitnb.figures.cost_explorer import CostExplorer
 from vitnb.figures.live_vit import LiveViT
 from vitnb.figures.patch_explorer import PatchExplorer
 from vitnb.figures.pool_explorer import PoolExplorer
@@ -15,6 +16,7 @@ from vitnb.figures.recipe_explorer import RecipeExplorer
 __all__ = [
     "AttentionExplorer",
     "BlockDiagram",
+    "CostExplorer",
     "LiveViT",
     "PatchExplorer",
     "PoolExplorer",

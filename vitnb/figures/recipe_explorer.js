@@ -22,11 +22,15 @@ export function deviation(values) {
   return Math.sqrt(values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / (values.length - 1));
 }
 
+// So many standard errors chance alone passes 1 time in 20, with 2, 3, 4 ... seeds: Student's t, both sides.
+const STUDENT = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26];
+
 /** The second list minus the first, seed by seed: the mean, its standard error, and whether that may be chance. */
 export function paired(first, second) {
   const gaps = second.map((value, i) => value - first[i]);
   const [gap, error] = [meanOf(gaps), deviation(gaps) / Math.sqrt(gaps.length)];
-  return { gap, error, chance: Math.abs(gap) <= 2 * error };
+  const most = STUDENT[gaps.length - 2] ?? 2.2;
+  return { gap, error, chance: Math.abs(gap) <= most * error };
 }
 
 /** Where each of so many means of equal stretches lies: the middle of its steps. */
@@ -57,9 +61,7 @@ export function percents(share) {
 export function judge({ gap, error, chance }) {
   const much = `${Math.abs(100 * gap).toFixed(2)} points`;
   const side = gap < 0 ? `${much} less` : gap > 0 ? `${much} more` : "neither more nor less";
-  const words = chance
-    ? "within two standard errors: it may be chance"
-    : "more than two standard errors";
+  const words = chance ? "which may be chance" : "more than chance gives 1 time in 20";
   return `${side} than the recipe (standard error ${(100 * error).toFixed(2)}), ${words}.`;
 }
 
