@@ -232,7 +232,11 @@ def with_large() -> ViT:
         (lambda: LiveViT(small(), [1]), TypeError, ["data", "list", "data.load()"]),
         (lambda: LiveViT(ViT(ViTConfig.vit_ti_16()), pictures(small())), ValueError, ["3,000,000", "5,717,416"]),
         (lambda: LiveViT(small(num_classes=0), pictures(small())), ValueError, ["num_classes=0", "num_classes=10"]),
-        (lambda: LiveViT(small(stem="conv"), pictures(small())), ValueError, ["stem='conv'", "use 'patch'"]),
+        (
+            lambda: LiveViT(small(stem="conv", patch_size=4), pictures(small())),
+            ValueError,
+            ["stem='conv'", "use 'patch'"],
+        ),
         (lambda: LiveViT(small(img_size=48, patch_size=2), pictures(small())), ValueError, ["400 tokens", "577"]),
         (lambda: LiveViT(small(in_chans=2), pictures(small())), ValueError, ["in_chans=2", "1 or 3"]),
         (lambda: LiveViT(small(), pictures(small(img_size=(8, 8)))), ValueError, ["(3, 8, 8)", "(3, 12, 8)"]),

@@ -43,7 +43,7 @@ FIGURES = {
         "the patch in row 1, column 3",
     ),
     "RecipeExplorer": ("(record)", "input[type=radio]:checked >> nth=-1", "ArrowRight", ("view", 1), "change = 3", ""),
-    "CostExplorer": ("()", "input[type=range] >> nth=2", "ArrowRight", ("width", 64), "depth = 6", "6 blocks"),
+    "CostExplorer": ("()", "input[type=range] >> nth=2", "ArrowRight", ("width", 64), "depth = 6", "19.3 million"),
     "LiveViT": (
         "(model, data.load())",
         ".lv-shelf button >> nth=0",
