@@ -42,7 +42,7 @@ CONFIG = {
 
 
 def run() -> dict:
-    if DEVICE == "cpu" and not budget(0, 1):
+    if DEVICE == "cpu" and not budget(False, True):
         raise SystemExit("This experiment needs a GPU; VITNB_FAST=1 goes the same way at small size on any machine.")
     data, epochs = clothes(), budget(RECIPE.epochs, 1)
     data = data.subset(budget(len(data.train_labels), 256), test=budget(len(data.test_labels), 100))
@@ -64,8 +64,8 @@ def run() -> dict:
 def one(data: Dataset, recipe: Recipe) -> dict:
     """Train with one seed; a run that was interrupted goes on."""
     torch.manual_seed(recipe.seed)
-    path = budget(1, 0) and checkpoint(f"best-{recipe.seed}")
-    history = fit(ViT(MODEL).to(DEVICE), data, recipe, [ProgressBar()], path or None)
+    path = None if budget(False, True) else checkpoint(f"best-{recipe.seed}")
+    history = fit(ViT(MODEL).to(DEVICE), data, recipe, [ProgressBar()], path)
     each = history.seconds / recipe.epochs
     there = [epoch for epoch, accuracy in enumerate(history.test_accuracy, 1) if accuracy >= GOAL]
     return {

@@ -1,7 +1,7 @@
 """A ViT with convolutions before its tokens learns Fashion-MNIST on two CPU cores for an hour.
 
-The model of the five minutes, shown every picture a hundred times; the result
-of a seed is the accuracy after its last step.
+The model of the five minutes with as many epochs as fit into an hour; the
+result of a seed is the accuracy after its last step.
 """
 
 from dataclasses import asdict, replace

@@ -9,22 +9,15 @@ from dataclasses import asdict, replace
 
 import torch
 
-from experiments import checkpoint, clothes, thin
+from experiments import checkpoint, clothes, ladder, thin
 from vitnb import ViT, ViTConfig
 from vitnb.data import Dataset
 from vitnb.training import ProgressBar, Recipe, evaluate, fit
 
 MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
 RECIPE = Recipe(epochs=6, batch_size=64)
-SGD = {  # the textbook's: see ladder.py
-    "optimizer": "sgd",
-    "lr": 0.1,
-    "betas": (0.0, 0.99),
-    "weight_decay": 0.0,
-    "clip": None,
-    "warmup": 0.0,
-    "schedule": "constant",
-}
+BY_THE_TEXTBOOK = ("optimizer", "lr", "betas", "weight_decay", "clip", "warmup", "schedule")
+SGD = {name: getattr(ladder.RECIPE, name) for name in BY_THE_TEXTBOOK}
 ARMS = {  # what is changed: of the recipe, or of the model
     "the recipe": {},
     "no warm-up": {"warmup": 0.0},
