@@ -1,20 +1,31 @@
-"""A ViT with convolutions before its tokens learns Fashion-MNIST on two CPU cores for an hour.
+"""A ViT with convolutions before its tokens learns Fashion-MNIST for at most an hour of one CPU core.
 
-The model of the five minutes with as many epochs as fit into an hour; the
-result of a seed is the accuracy after its last step.
+The model of the five minutes with more epochs and moved pictures; two seeds at
+a time, each on a core of its own. The result of a seed is the accuracy after
+its last step.
 """
 
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
+from multiprocessing import get_context
 
+import torch
+
+from experiments import clothes, five_minutes
 from experiments import fashion_mnist as plain
-from experiments import five_minutes
 
 MODEL = five_minutes.MODEL
-RECIPE = replace(five_minutes.RECIPE, epochs=95, lr=3e-3, shift=1)
-HOURS = 3  # of two cores: the result may still be missing
+RECIPE = replace(five_minutes.RECIPE, epochs=60, lr=3e-3, shift=1)
+HOURS = 2  # of two cores: the result may still be missing
 SEEDS = plain.SEEDS
-CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
+CONFIG = {"data": "fashion_mnist", "device": "cpu", "threads": 1, "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
 
 
 def run() -> dict:
-    return plain.run("hour", MODEL, RECIPE)
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        return plain.summary(clothes(), MODEL, list(pool.map(one_core, SEEDS)))
+
+
+def one_core(seed: int) -> dict:
+    torch.set_num_threads(CONFIG["threads"])
+    return plain.one(clothes(), "hour", MODEL, replace(RECIPE, seed=seed))

@@ -72,7 +72,7 @@ def run() -> dict:
 def train(data: Dataset, config: ViTConfig, recipe: Recipe, name: str | None = None) -> History:
     """Train from scratch; a run that has a name goes on where it was interrupted."""
     torch.manual_seed(recipe.seed)
-    with sdpa_kernel(SDPBackend.MATH):  # on a CPU, with so few tokens, plain products beat the fused kernel
+    with sdpa_kernel(SDPBackend.MATH):  # plain products: every run the same kernel
         return fit(ViT(config), data, recipe, [ProgressBar()] if name else (), checkpoint(name) if name else None)
 
 

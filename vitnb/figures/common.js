@@ -62,6 +62,23 @@ export function color(root, name) {
   return found;
 }
 
+/** A chart's canvas, sharp on any screen and fit for a phone: its pen, its size, colours and straight lines. */
+export function chart(root, canvas, [phone, high]) {
+  const narrow = root.clientWidth > 0 && root.clientWidth < 480;
+  const [width, height] = narrow ? [360, phone] : [640, high];
+  Object.assign(canvas, { width: 2 * width, height: 2 * height }); // two pixels each
+  const pen = canvas.getContext("2d");
+  pen.scale(2, 2);
+  Object.assign(pen, { font: "13px system-ui, sans-serif", lineWidth: 1 });
+  const colors = ["ink", "soft", "line", "blue", "mark"].map((name) => [name, color(root, name)]);
+  const stroke = (...points) => {
+    pen.beginPath();
+    for (const point of points) pen.lineTo(...point);
+    pen.stroke();
+  };
+  return { pen, narrow, width, height, stroke, ...Object.fromEntries(colors) };
+}
+
 /** A picture in memory from bytes that are (C, H, W) flattened; C is 1 or 3. */
 export function picture(pixels, [C, H, W]) {
   const canvas = h("canvas", { width: W, height: H });

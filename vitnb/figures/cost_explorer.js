@@ -1,5 +1,5 @@
 // CostExplorer: what one picture costs in the blocks of a ViT, by the picture, its patches and the blocks.
-import { choice, color, drawing, figure, h, number, sentence, slider, whole } from "./common.js";
+import { chart, choice, drawing, figure, h, number, sentence, slider, whole } from "./common.js";
 
 /** Multiplications in matrices and between tokens, numbers in all maps and in the blocks' matrices. */
 export function costOf(tokens, { width, depth, heads, ratio }) {
@@ -158,14 +158,8 @@ function build({ model, root, put }) {
 
 /** Both kinds of work over the number of tokens, with logarithmic axes, and where the model stands. */
 function drawLines(root, canvas, tokens, shape) {
-  const narrow = root.clientWidth > 0 && root.clientWidth < 480;
-  const [width, height] = narrow ? [360, 290] : [640, 330];
-  Object.assign(canvas, { width: 2 * width, height: 2 * height }); // two pixels each: sharp on any screen
-  const pen = canvas.getContext("2d");
-  pen.scale(2, 2);
-  const [ink, soft, line, blue, mark] = ["ink", "soft", "line", "blue", "mark"].map((name) =>
-    color(root, name),
-  );
+  const drawn = chart(root, canvas, [290, 330]);
+  const { pen, narrow, width, height, stroke, ink, soft, line, blue, mark } = drawn;
   const box = { left: 58, top: 26, right: width - 24, bottom: height - 44 };
   const kinds = ["matrices", "between"];
   const ends = [FEWEST, MOST].flatMap((n) => kinds.map((kind) => costOf(n, shape)[kind]));
@@ -178,13 +172,7 @@ function drawLines(root, canvas, tokens, shape) {
   const y = (value) =>
     box.bottom -
     ((Math.log10(value) - powers[0]) / (powers[1] - powers[0])) * (box.bottom - box.top);
-  const stroke = (...points) => {
-    pen.beginPath();
-    for (const point of points) pen.lineTo(...point);
-    pen.stroke();
-  };
-  const small = "13px system-ui, sans-serif";
-  Object.assign(pen, { font: small, lineWidth: 1, strokeStyle: line, fillStyle: soft });
+  Object.assign(pen, { strokeStyle: line, fillStyle: soft });
   Object.assign(pen, { textAlign: "right", textBaseline: "middle" });
   for (let power = powers[0]; power <= powers[1]; power++) {
     stroke([box.left, y(10 ** power)], [box.right, y(10 ** power)]);

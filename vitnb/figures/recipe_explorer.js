@@ -1,5 +1,5 @@
 // RecipeExplorer: the stored runs of a recipe beside those with one thing changed, curves and final accuracies.
-import { choice, color, drawing, figure, h, needFloats, sentence } from "./common.js";
+import { chart, choice, drawing, figure, h, needFloats, sentence } from "./common.js";
 
 /** Lowest, mean and highest of several runs (rows) at each point. */
 export function bandOf(rows) {
@@ -200,14 +200,8 @@ function build({ model, root, put }) {
 
 /** The axes, and a band with its mean line for each of the two. */
 function drawCurves(root, canvas, lines, look, [left, right]) {
-  const narrow = root.clientWidth > 0 && root.clientWidth < 480;
-  const [width, height] = narrow ? [360, 280] : [640, 330];
-  Object.assign(canvas, { width: 2 * width, height: 2 * height }); // two pixels each: sharp on any screen
-  const pen = canvas.getContext("2d");
-  pen.scale(2, 2);
-  const [ink, soft, line, blue, mark] = ["ink", "soft", "line", "blue", "mark"].map((name) =>
-    color(root, name),
-  );
+  const drawn = chart(root, canvas, [280, 330]);
+  const { pen, width, height, stroke, ink, soft, line, blue, mark } = drawn;
   const box = { left: 46, top: 28, right: width - 14, bottom: height - 44 };
   const low = Math.min(...lines.flatMap((band) => band.low));
   const high = Math.max(...lines.flatMap((band) => band.high));
@@ -216,26 +210,20 @@ function drawCurves(root, canvas, lines, look, [left, right]) {
     box.left + ((x - left) / (right - left || 1)) * (box.right - box.left),
     box.bottom - ((y - low + room) / (high - low + 2 * room)) * (box.bottom - box.top),
   ];
-  Object.assign(pen, { font: "13px system-ui, sans-serif", lineWidth: 1, strokeStyle: line });
+  pen.strokeStyle = line;
   Object.assign(pen, { fillStyle: soft, textAlign: "right", textBaseline: "middle" });
-  const rule = (from, to) => {
-    pen.beginPath();
-    pen.moveTo(...from);
-    pen.lineTo(...to);
-    pen.stroke();
-  };
   for (const tick of ticksOf(low - room, high + room)) {
     const [, y] = place(left, tick);
-    rule([box.left, y], [box.right, y]);
+    stroke([box.left, y], [box.right, y]);
     pen.fillText(String(tick), box.left - 6, y);
   }
   Object.assign(pen, { textAlign: "center", textBaseline: "top" });
   for (const tick of ticksOf(left, right).filter(Number.isInteger)) {
     const [x] = place(tick, low);
-    rule([x, box.bottom], [x, box.bottom + 5]);
+    stroke([x, box.bottom], [x, box.bottom + 5]);
     pen.fillText(String(tick), x, box.bottom + 8);
   }
-  rule([box.left, box.bottom], [box.right, box.bottom]);
+  stroke([box.left, box.bottom], [box.right, box.bottom]);
   pen.fillStyle = ink;
   pen.fillText(look.along, (box.left + box.right) / 2, height - 17);
   pen.textAlign = "left";
@@ -249,9 +237,7 @@ function drawCurves(root, canvas, lines, look, [left, right]) {
     pen.fill();
     Object.assign(pen, { globalAlpha: 1, lineWidth: 2.5 });
     pen.setLineDash(i ? [7, 4] : []);
-    pen.beginPath();
-    for (const point of path(mean)) pen.lineTo(...point);
-    pen.stroke();
+    stroke(...path(mean));
   });
   pen.setLineDash([]);
 }
