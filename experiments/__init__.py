@@ -3,7 +3,7 @@
 `python -m experiments` makes every result that is missing, `python -m
 experiments NAME` one, again. A script has a docstring (its first line is the
 claim), a CONFIG of plain values with the device, SEEDS, and run(), which
-returns plain data. One that takes hours says so (HOURS).
+returns plain data.
 """
 
 import os

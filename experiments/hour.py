@@ -16,7 +16,6 @@ from experiments import fashion_mnist as plain
 
 MODEL = five_minutes.MODEL
 RECIPE = replace(five_minutes.RECIPE, epochs=60, lr=3e-3, shift=1)
-HOURS = 2  # of two cores: the result may still be missing
 SEEDS = plain.SEEDS
 CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
 

@@ -1,9 +1,9 @@
 """The textbook's recipe to the end of its ten epochs, and how much sooner ours is as good.
 
-Chapter 07. The long run takes an hour and a half of two quiet cores, and goes
-on where it was interrupted. Ours is trained for one, two and three epochs, each
-a whole run that ends with its own schedule. How long each takes is clocked
-apart, in turn, because a long run shares its machine with other programs.
+Chapter 07. The long run takes hours, and goes on where it was interrupted. Ours
+is trained for one, two and three epochs, each a whole run that ends with its
+own schedule. How long each takes is clocked apart, in turn, because a long run
+shares its machine with other programs.
 """
 
 import random
@@ -23,7 +23,6 @@ from vitnb.training import History, ProgressBar, Recipe, fit
 MODEL, RECIPE = ladder.MODEL, replace(ladder.RECIPE, epochs=10)
 OURS, OUR_RECIPE, EPOCHS = five_minutes.MODEL, five_minutes.RECIPE, [1, 2, 3]
 CLOCKED, ROUNDS, THREADS = 1_280, 7, 2  # pictures a round
-HOURS = 2  # of two cores: the result may still be missing
 SEEDS = [0, 1, 2]  # the textbook's recipe: the first alone
 CONFIG = {
     "device": "cpu",
