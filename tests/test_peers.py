@@ -12,16 +12,16 @@ SIZES = dict(img_size=16, patch_size=8, in_chans=1, embed_dim=16, depth=2, num_h
 
 
 def parameters(name):
-    return {n: p for n, p in peers.MODELS[name](**SIZES).to(peers.DEVICE).named_parameters()}
+    return {n: p for n, p in peers.ARMS[name](**SIZES).to(peers.DEVICE).named_parameters()}
 
 
-@pytest.mark.parametrize("name", peers.MODELS)
+@pytest.mark.parametrize("name", peers.ARMS)
 def test_each_peer_is_the_same_transformer(name):
     def matrices(of):
         return sum(p.numel() for n, p in parameters(of).items() if p.ndim in (2, 4) and not re.search("pos|cls", n))
 
     assert matrices(name) == matrices("vitnb")  # they differ in biases and norms at most
-    model = peers.MODELS[name](**SIZES).to(peers.DEVICE).eval()
+    model = peers.ARMS[name](**SIZES).to(peers.DEVICE).eval()
     images = torch.randn(3, 1, 16, 16, device=peers.DEVICE)
     with torch.no_grad():
         logits = model(images)
@@ -33,6 +33,17 @@ def test_each_peer_is_the_same_transformer(name):
     step()  # behind a head of zeros nothing moves at first
     moved = [n for n, p in model.named_parameters() if not torch.equal(p, before[n])]
     assert len(moved) > 0.9 * len(before)
+
+
+def test_a_peer_without_bias_is_measured_against_vitnb_without_it():
+    def biased(of):
+        layers = peers.ARMS[of](**SIZES).named_modules()
+        return {layer.bias is not None for n, layer in layers if re.search(r"qkv$|\.[qkv]$", n)}
+
+    assert biased("vitnb") == {True} == biased("timm")
+    assert biased(peers.UNBIASED) == {False}
+    for name in peers.AGAINST:
+        assert biased(name) == {False}
 
 
 def test_a_race_times_everyone_in_each_round(monkeypatch):
@@ -49,3 +60,8 @@ def test_a_race_times_everyone_in_each_round(monkeypatch):
     found = peers.race({"a": runner("a", 0.1), "b": runner("b", 0.15)}, 5, random.Random(0))
     assert found["a"]["ratio"] == 1 and found["b"]["ratio"] == 1.5 and found["b"]["quartiles"] == [1.5, 1.5]
     assert calls.count("a") == 2 + 1 + 5 * 3 and calls.count("b") == 2 + 5 * 3
+
+    found = peers.race(
+        {n: runner(n, t) for n, t in {"a": 0.1, "b": 0.3, "c": 0.2}.items()}, 3, random.Random(0), against={"b": "c"}
+    )
+    assert {n: f["ratio"] for n, f in found.items()} == {"a": 1, "b": 1.5, "c": 2}

@@ -37,8 +37,10 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         B, T, D = check_tokens("tokens", x, self.embed_dim).shape
-        x = self.qkv(x).reshape(B, T, 3, self.num_heads, self.head_dim)  # (B, T, 3, h, D/h)
-        q, k, v = x.permute(2, 0, 3, 1, 4)  # 3 x (B, h, T, D/h)
+        q, k, v = (
+            part.reshape(B, T, self.num_heads, self.head_dim).transpose(1, 2)  # (B, h, T, D/h)
+            for part in self.qkv(x).chunk(3, dim=-1)  # 3 x (B, T, D)
+        )
         x = self.attend(q, k, v)  # (B, h, T, D/h)
         x = x.transpose(1, 2).reshape(B, T, D)  # (B, T, D)
         return self.drop(self.proj(x))
