@@ -15,7 +15,7 @@ import torch
 
 from experiments import peers
 
-SIZE, PICTURES, RUNS = "224/16 768x12", 8, 5
+SIZE, PICTURES, RUNS = "224/16 768x12", 8, 15
 SEEDS = [0]
 CONFIG = {"device": peers.CONFIG["device"], "size": peers.SIZES[SIZE], "pictures": PICTURES, "runs": RUNS}
 

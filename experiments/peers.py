@@ -1,4 +1,4 @@
-"""The same ViT in six libraries: time of a training step, of an answer, and of an epoch with its data.
+"""The same ViT in six libraries: time of a training step and of an answer.
 
 Every model has the same sizes, its own code, AdamW, float32 and the same
 pictures. Rounds are interleaved: each holds one timing of every library, in
@@ -18,8 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitnb import ViT, ViTConfig, data
-from vitnb.training import Recipe, fit
+from vitnb import ViT, ViTConfig
 
 SIZES = {  # pictures, then the Transformer; the batch of a step
     "28/4 64x6": dict(img_size=28, patch_size=4, in_chans=1, embed_dim=64, depth=6, num_heads=4, batch=128),
@@ -28,7 +27,6 @@ SIZES = {  # pictures, then the Transformer; the batch of a step
     "224/16 768x12": dict(img_size=224, patch_size=16, in_chans=3, embed_dim=768, depth=12, num_heads=12, batch=4),
 }
 ROUNDS = 25
-EPOCH_PICTURES, EPOCH_BATCH, EPOCH_ROUNDS = 20_000, 128, 3
 SEEDS = [0]
 UNBIASED = "vitnb, no bias"
 AGAINST = {"vit-pytorch": UNBIASED, "textbook": UNBIASED}  # the others are measured against vitnb as it is
@@ -39,7 +37,6 @@ CONFIG = {
     "num_classes": 10,
     "mlp_ratio": 4,
     "against": AGAINST,
-    "epoch": {"pictures": EPOCH_PICTURES, "batch": EPOCH_BATCH, "rounds": EPOCH_ROUNDS},
 }
 DEVICE = torch.device(CONFIG["device"])
 
@@ -181,7 +178,6 @@ def run() -> dict:
         answers = {name: answer(model, images) for name, model in models.items()}
         result["answer"][size] = race(answers, ROUNDS, chance, against=AGAINST)
         print(size, {k: v["ratio"] for k, v in result["step"][size].items()}, flush=True)
-    result["epoch"] = race(epochs(), EPOCH_ROUNDS, chance, unit=None)
     return result
 
 
@@ -245,46 +241,3 @@ def clock(one: Callable[[], None], repeat: int) -> float:
     if DEVICE.type == "cuda":
         torch.cuda.synchronize()
     return (time.perf_counter() - start) / repeat
-
-
-# ---- An epoch with its data
-
-
-def epochs() -> dict[str, Callable[[], None]]:
-    """One epoch of the book's model: by fit, and by the usual loop over a DataLoader with torchvision's transforms."""
-    from torch.utils.data import DataLoader
-    from torch.utils.data import Dataset as TorchDataset
-    from torchvision.transforms import v2
-
-    clothes = data.load().subset(EPOCH_PICTURES)
-    config = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, pos_std=1.0)
-    mean, std = clothes.mean, clothes.std
-    usual = [v2.RandomHorizontalFlip(), v2.RandomCrop(28, padding=1), v2.ToDtype(torch.float32, scale=True)]
-    change = v2.Compose([v2.ToImage(), *usual, v2.Normalize(mean, std)])
-    pictures = [v2.functional.to_pil_image(image) for image in clothes.train_images]
-
-    class Pictures(TorchDataset):
-        def __len__(self) -> int:
-            return len(pictures)
-
-        def __getitem__(self, n: int) -> tuple[Tensor, int]:
-            return change(pictures[n]), int(clothes.train_labels[n])
-
-    def ours() -> None:
-        untested = clothes.subset(EPOCH_PICTURES, test=EPOCH_BATCH)
-        fit(ViT(config).to(DEVICE), untested, Recipe(epochs=1, batch_size=EPOCH_BATCH))
-
-    def loader(workers: int) -> Callable[[], None]:
-        def one() -> None:
-            model = ViT(config).to(DEVICE)
-            optimizer = torch.optim.AdamW(model.parameters(), 3e-3, fused=True)
-            batches = DataLoader(Pictures(), EPOCH_BATCH, shuffle=True, drop_last=True, num_workers=workers)
-            for images, labels in batches:
-                loss = F.cross_entropy(model(images.to(DEVICE)), labels.to(DEVICE))
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-
-        return one
-
-    return {"vitnb.fit": ours, "DataLoader": loader(0), "DataLoader, 2 workers": loader(2)}

@@ -1,12 +1,15 @@
-"""The models that experiments/peers.py times: the same architecture in each library, and a race that is fair."""
+"""What experiments/peers.py and epoch.py time: the same architecture, the same pictures, and a race that is fair."""
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 
-from experiments import peers
+from experiments import epoch, peers
+from vitnb import ViT
+from vitnb.data import load
 
 SIZES = dict(img_size=16, patch_size=8, in_chans=1, embed_dim=16, depth=2, num_heads=2)
 
@@ -65,3 +68,34 @@ def test_a_race_times_everyone_in_each_round(monkeypatch):
         {n: runner(n, t) for n, t in {"a": 0.1, "b": 0.3, "c": 0.2}.items()}, 3, random.Random(0), against={"b": "c"}
     )
     assert {n: f["ratio"] for n, f in found.items()} == {"a": 1, "b": 1.5, "c": 2}
+
+
+def test_both_ways_through_an_epoch_show_the_model_the_same_pictures(monkeypatch):
+    digits = load("digits")
+
+    def enlarged(images):
+        return images.repeat_interleave(4, 2).repeat_interleave(4, 3)[:, :, :28, :28]
+
+    large = replace(digits, train_images=enlarged(digits.train_images), test_images=enlarged(digits.test_images))
+    seen = []
+
+    class Recording(ViT):
+        def forward(self, images):
+            if self.training:
+                seen.append(images.detach().cpu())
+            return super().forward(images)
+
+    monkeypatch.setattr(epoch, "PICTURES", 200)
+    monkeypatch.setattr(epoch, "BATCH", 50)
+    monkeypatch.setattr(epoch, "ViT", Recording)
+    monkeypatch.setattr(epoch.data, "load", lambda: large)
+    shown = {}
+    for name, one in epoch.epochs().items():
+        one()
+        shown[name] = torch.cat(seen)
+        seen.clear()
+    usual = shown["DataLoader"]
+    for images in shown.values():
+        assert images.shape == usual.shape == (200, 1, 28, 28)
+        for ours, theirs in ((images.mean(), usual.mean()), (images.std(), usual.std()), (images.min(), usual.min())):
+            assert abs(ours - theirs) < 0.03
