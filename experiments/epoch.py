@@ -1,6 +1,7 @@
 """An epoch with its data: `fit` beside the usual loop over a DataLoader with torchvision's transforms.
 
-The same model, optimizer, pictures and changes to them; the rounds are interleaved.
+The same model, pictures and kinds of change to them, and AdamW; fit also clips
+the gradients, schedules the rate and tests. The rounds are interleaved.
 """
 
 import random

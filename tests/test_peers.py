@@ -1,4 +1,4 @@
-"""What experiments/peers.py and epoch.py time: the same architecture, the same pictures, and a race that is fair."""
+"""What the experiments time: the same architecture, as many pictures, and a race that is fair."""
 
 import random
 import re
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments import epoch, peers
+from experiments import epoch, peers, spellings
 from vitnb import ViT
 from vitnb.data import load
 
@@ -70,7 +70,7 @@ def test_a_race_times_everyone_in_each_round(monkeypatch):
     assert {n: f["ratio"] for n, f in found.items()} == {"a": 1, "b": 1.5, "c": 2}
 
 
-def test_both_ways_through_an_epoch_show_the_model_the_same_pictures(monkeypatch):
+def test_all_ways_through_an_epoch_show_as_many_pictures_equally_normalised(monkeypatch):
     digits = load("digits")
 
     def enlarged(images):
@@ -99,3 +99,18 @@ def test_both_ways_through_an_epoch_show_the_model_the_same_pictures(monkeypatch
         assert images.shape == usual.shape == (200, 1, 28, 28)
         for ours, theirs in ((images.mean(), usual.mean()), (images.std(), usual.std()), (images.min(), usual.min())):
             assert abs(ours - theirs) < 0.03
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_both_spellings_of_a_layer_compute_the_same(kind):
+    ours, other = spellings.layers(SIZES | {"batch": 3})[kind].values()
+    shape = [(3, 1, 16, 16), (3, 5, 16)][kind]
+    x = torch.randn(shape, device=peers.DEVICE)
+    both = [x.clone().requires_grad_() for _ in range(2)]
+    for layer, given in zip((ours, other), both, strict=True):
+        spellings.both_ways(layer, given)()
+    torch.testing.assert_close(ours(x), other(x), atol=1e-5, rtol=0)
+    torch.testing.assert_close(both[0].grad, both[1].grad, atol=1e-4, rtol=0)
+    for p, q in zip(ours.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, atol=1e-4, rtol=0)
+    assert type(ours) is not type(other)

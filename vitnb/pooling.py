@@ -70,7 +70,10 @@ class AttentionPool(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         B, N, D = x.shape
-        k, v = self.kv(x).reshape(B, N, 2, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)  # 2 x (B, h, N, D/h)
+        k, v = (
+            part.reshape(B, N, self.num_heads, self.head_dim).transpose(1, 2)  # (B, h, N, D/h)
+            for part in self.kv(x).chunk(2, dim=-1)  # 2 x (B, N, D)
+        )
         q = self.query.reshape(1, self.num_heads, 1, self.head_dim).expand(B, -1, -1, -1)  # (B, h, 1, D/h)
         x = F.scaled_dot_product_attention(q, k, v)  # (B, h, 1, D/h)
         return self.proj(x.reshape(B, D))  # (B, D)

@@ -1,0 +1,65 @@
+"""Two layers of vitnb beside the same arithmetic spelled otherwise: time of a pass forward and back.
+
+Chapter 01 shows the first. The patches by one product or by the convolution with the
+same weights; q, k and v by chunk or by permute. The rounds are interleaved.
+"""
+
+import random
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from experiments.peers import DEVICE, SIZES, race
+from vitnb import MultiHeadAttention, PatchEmbedding
+
+ROUNDS = 25
+SEEDS = [0]
+CONFIG = {"device": DEVICE.type, "sizes": SIZES, "rounds": ROUNDS}
+
+
+class ByConvolution(PatchEmbedding):
+    def forward(self, images: Tensor) -> Tensor:
+        return self.proj(self._check(images)).flatten(2).transpose(1, 2)  # (B, N, D)
+
+
+class ByPermute(MultiHeadAttention):
+    def forward(self, x: Tensor) -> Tensor:
+        B, T, D = x.shape
+        q, k, v = self.qkv(x).reshape(B, T, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
+        return self.proj(self.attend(q, k, v).transpose(1, 2).reshape(B, T, D))
+
+
+def run() -> dict:
+    torch.manual_seed(SEEDS[0])
+    chance = random.Random(SEEDS[0])
+    result: dict[str, dict] = {"patches": {}, "attention": {}}
+    for size, s in SIZES.items():
+        patches, attention = layers(s)
+        images = torch.randn(s["batch"], s["in_chans"], s["img_size"], s["img_size"], device=DEVICE)
+        tokens = torch.randn(s["batch"], patches["product"].num_patches + 1, s["embed_dim"], device=DEVICE)
+        tokens.requires_grad_()
+        for kind, choices, x in (("patches", patches, images), ("attention", attention, tokens)):
+            result[kind][size] = race({n: both_ways(layer, x) for n, layer in choices.items()}, ROUNDS, chance, 0.1)
+    return result
+
+
+def layers(s: dict[str, int]) -> tuple[dict[str, nn.Module], dict[str, nn.Module]]:
+    """Both layers in both spellings, with equal weights."""
+    sizes = s["img_size"], s["patch_size"], s["in_chans"], s["embed_dim"]
+    patches = {"product": PatchEmbedding(*sizes), "convolution": ByConvolution(*sizes)}
+    attention = {
+        kind: of(s["embed_dim"], s["num_heads"]) for kind, of in (("chunk", MultiHeadAttention), ("permute", ByPermute))
+    }
+    for kinds in (patches, attention):
+        ours, other = kinds.values()
+        other.load_state_dict(ours.state_dict())
+    return tuple({n: layer.to(DEVICE) for n, layer in kinds.items()} for kinds in (patches, attention))
+
+
+def both_ways(layer: nn.Module, x: Tensor) -> Callable[[], None]:
+    def one() -> None:
+        y = layer(x)
+        y.backward(torch.ones_like(y))
+
+    return one
