@@ -1,13 +1,15 @@
 """Two layers of vitnb beside the same arithmetic spelled otherwise: time of a pass forward and back.
 
 Chapter 01 shows the first. The patches by one product or by the convolution with the
-same weights; q, k and v by chunk or by permute. The rounds are interleaved.
+same weights; q, k and v by chunk or by permute; and attention that cannot be
+recorded, so has nothing to ask. The rounds are interleaved.
 """
 
 import random
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from experiments.peers import DEVICE, SIZES, race
@@ -30,6 +32,11 @@ class ByPermute(MultiHeadAttention):
         return self.proj(self.attend(q, k, v).transpose(1, 2).reshape(B, T, D))
 
 
+class NeverRecorded(MultiHeadAttention):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v)
+
+
 def run() -> dict:
     torch.manual_seed(SEEDS[0])
     chance = random.Random(SEEDS[0])
@@ -45,15 +52,14 @@ def run() -> dict:
 
 
 def layers(s: dict[str, int]) -> tuple[dict[str, nn.Module], dict[str, nn.Module]]:
-    """Both layers in both spellings, with equal weights."""
+    """Both layers in all spellings, with equal weights."""
     sizes = s["img_size"], s["patch_size"], s["in_chans"], s["embed_dim"]
     patches = {"product": PatchEmbedding(*sizes), "convolution": ByConvolution(*sizes)}
-    attention = {
-        kind: of(s["embed_dim"], s["num_heads"]) for kind, of in (("chunk", MultiHeadAttention), ("permute", ByPermute))
-    }
-    for kinds in (patches, attention):
-        ours, other = kinds.values()
-        other.load_state_dict(ours.state_dict())
+    heads = s["embed_dim"], s["num_heads"]
+    attention = {"chunk": MultiHeadAttention(*heads), "permute": ByPermute(*heads), "never": NeverRecorded(*heads)}
+    for ours, *others in (patches.values(), attention.values()):
+        for other in others:
+            other.load_state_dict(ours.state_dict())
     return tuple({n: layer.to(DEVICE) for n, layer in kinds.items()} for kinds in (patches, attention))
 
 
