@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitnb import ViT, ViTConfig, data
+from vitnb.progress import _line, draw_curves
 from vitnb.training import Recipe, Training, decay_groups, evaluate, fit, muon_matrices
 
 TINY = ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1)
@@ -344,6 +345,7 @@ CHILD = """
 import sys, torch
 torch.set_num_threads(1)
 from vitnb import ViT, ViTConfig, data
+from vitnb.progress import _line, draw_curves
 from vitnb.training import Recipe, fit
 
 torch.manual_seed(0)
@@ -501,3 +503,29 @@ def test_the_gpu_learns_and_resumes(digits, tmp_path):
         fit(vit().cuda(), digits, recipe, [stop_at(7)], path, save_every=0)
     parted = fit(vit().cuda(), digits, recipe, checkpoint=path)
     assert whole.losses[-1] < whole.losses[0] and parted.losses == pytest.approx(whole.losses, rel=0.05)
+
+
+def test_a_validation_set_is_held_out_of_the_training_images(digits):
+    d = replace(digits, train_images=digits.train_images.clone())
+    d.train_images[:, 0, 0, 0] = torch.arange(len(d.train_images))  # a name for each
+    split = d.hold_out(40, seed=3)
+    names = [set(part[:, 0, 0, 0].tolist()) for part in (split.train_images, split.test_images)]
+    assert len(names[1]) == 40 and not names[0] & names[1] and len(names[0] | names[1]) == len(d.train_images)
+    assert torch.equal(split.test_labels, d.train_labels[split.test_images[:, 0, 0, 0].long()])
+    assert torch.equal(d.hold_out(40, seed=3).test_images, split.test_images)
+    assert not torch.equal(d.hold_out(40, seed=4).test_images, split.test_images)
+    assert (d.held_out, split.held_out, split.subset(20).held_out) == ("test", "validation", "validation")
+    for n in (0, len(d.train_images), 2.0):
+        with pytest.raises(ValueError, match=f"n is {n}: use a whole number from 1 to {len(d.train_images) - 1}"):
+            d.hold_out(n)
+
+
+def test_the_curve_shows_the_held_out_loss_and_names_it(digits):
+    run = Training(linear(), digits.hold_out(40), Recipe(epochs=2, batch_size=32, shift=0))
+    while not run.finished:
+        run.advance()
+    shown = draw_curves(run)
+    assert shown == draw_curves(run)
+    run._history.test_loss[0] += 1
+    assert draw_curves(run) != shown
+    assert "validation accuracy" in _line(run) and "test" not in _line(run)

@@ -25,6 +25,7 @@ class Dataset:
     Shapes: images (N, C, H, W), uint8 or float in [0, 1]; labels (N,), int64.
     mean and std are those of the training pixels, one number or one a channel.
     mirror says whether a mirrored picture keeps its class: a shoe does, a 2 does not.
+    held_out names what test_images are: the test set, or after hold_out a validation set.
     Raises: ValueError if shapes, lengths, types or labels do not fit together.
     """
 
@@ -37,6 +38,7 @@ class Dataset:
     mean: tuple[float, ...] = (0.5,)
     std: tuple[float, ...] = (0.5,)
     mirror: bool = False
+    held_out: str = "test"
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):
@@ -67,6 +69,27 @@ class Dataset:
             train_labels=self.train_labels[chosen],
             test_images=self.test_images[:test],
             test_labels=self.test_labels[:test],
+        )
+
+    def hold_out(self, n: int = 5_000, seed: int = 0) -> "Dataset":
+        """Set n training images aside as a validation set: they stand in the place of the test images.
+
+        Choose a recipe by them; look at the real test images once, at the end.
+
+        Raises: ValueError if n leaves no image to train on, or is below 1.
+        """
+        images = len(self.train_labels)
+        if not isinstance(n, int) or not 1 <= n < images:
+            raise ValueError(f"n is {n!r}: use a whole number from 1 to {images - 1}, fewer than the training images")
+        order = torch.randperm(images, generator=torch.Generator().manual_seed(seed)).to(self.train_labels.device)
+        kept, aside = order[n:].sort().values, order[:n].sort().values
+        return replace(
+            self,
+            train_images=self.train_images[kept],
+            train_labels=self.train_labels[kept],
+            test_images=self.train_images[aside],
+            test_labels=self.train_labels[aside],
+            held_out="validation",
         )
 
     def normalize(self, images: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class ProgressBar:
 
 
 class LiveCurve:
-    """Loss by step and accuracy by epoch, redrawn in the notebook while it trains; nothing elsewhere."""
+    """Loss and accuracy on training and held-out images, redrawn in the notebook while it trains; nothing elsewhere."""
 
     def __init__(self, every: float = 1.0):
         self.every = every
@@ -55,7 +55,7 @@ class LiveCurve:
         if self._run is not run:
             self._run, self._next, self._output = run, 0.0, _Output()
         if run.finished or time.monotonic() >= self._next:
-            alt = f"Training loss by step and accuracy by epoch. {_line(run)}"
+            alt = f"Loss and accuracy on the training and the {run.data.held_out} images. {_line(run)}"
             self._output.show({"image/png": draw_curves(run), "text/plain": alt}, {"image/png": {"alt": alt}})
             self._next = time.monotonic() + self.every
 
@@ -64,13 +64,16 @@ def draw_curves(run: "Training") -> bytes:
     """The picture of LiveCurve, as PNG; the same history gives the same bytes."""
     from matplotlib.figure import Figure  # without pyplot: no global state, no second display
 
-    history = run.history
+    history, held_out = run.history, run.data.held_out
     figure = Figure(figsize=(8, 2.8), dpi=100, layout="constrained")
     left, right = figure.subplots(1, 2)
     steps, losses = _smooth(history.losses)
-    left.plot(steps, losses, color=BLUE)
-    left.set(xlabel="step", ylabel="training loss", xlim=(0, run.steps))
-    for name, values, color in (("training", history.train_accuracy, BLUE), ("test", history.test_accuracy, ORANGE)):
+    left.plot(steps, losses, color=BLUE, label="training")
+    ends = [run.steps_per_epoch * (epoch + 1) for epoch in range(len(history.test_loss))]
+    left.plot(ends, history.test_loss, "o-", color=ORANGE, markersize=3, label=held_out)
+    left.set(xlabel="step", ylabel="loss", xlim=(0, run.steps * 1.02))
+    left.legend(frameon=False, loc="upper right")
+    for name, values, color in (("training", history.train_accuracy, BLUE), (held_out, history.test_accuracy, ORANGE)):
         right.plot(range(1, len(values) + 1), [100 * v for v in values], "o-", color=color, markersize=3, label=name)
     right.set(xlabel="epoch", ylabel="accuracy (%)", xlim=(0.5, run.recipe.epochs + 0.5))
     right.legend(frameon=False, loc="lower right")
@@ -88,7 +91,7 @@ def in_notebook() -> bool:
 def _line(run: "Training") -> str:
     parts = [f"epoch {run.epoch}/{run.recipe.epochs}", f"step {run.step}/{run.steps}", f"loss {run.loss:.3f}"]
     if run.history.test_accuracy:
-        parts.append(f"test accuracy {100 * run.history.test_accuracy[-1]:.1f} %")
+        parts.append(f"{run.data.held_out} accuracy {100 * run.history.test_accuracy[-1]:.1f} %")
     return ", ".join(parts)
 
 
