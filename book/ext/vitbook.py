@@ -114,6 +114,7 @@ def setup(app: Sphinx) -> dict:
     app.add_config_value("vitbook_rename", ("", ""), "env", tuple)
     app.add_directive("chapter-seconds", ChapterSeconds)
     app.setup_extension("live_figures")
+    app.setup_extension("slides")
     app.connect("config-inited", follow_repository, priority=100)
     app.connect("source-read", prepare_source)
     app.connect("html-page-context", mend_bibliography)
