@@ -14,6 +14,7 @@ import torch
 
 import vitnb
 from experiments import RESULTS, checkpoint
+from vitnb._validate import switched_on
 
 
 def names() -> list[str]:
@@ -74,7 +75,7 @@ def main() -> None:
     for name in chosen or missing():
         print(f"{name} ...", flush=True)
         record = measure(name)
-        if os.environ.get("VITNB_FAST"):
+        if switched_on("VITNB_FAST"):
             print(f"{name}: done, and not stored because VITNB_FAST is set", flush=True)
             continue
         store(record, result_path(name))

@@ -19,6 +19,7 @@ from torchvision.datasets import FashionMNIST, utils
 
 from vitnb import _archives, data
 from vitnb.data import Dataset, augment
+from vitnb.training import budget
 
 
 def archive(array: torch.Tensor) -> bytes:
@@ -241,6 +242,22 @@ def test_offline_means_offline(monkeypatch, mirror, capsys):
     out = capsys.readouterr()
     assert out.out.count("\n") == 1 and "VITNB_OFFLINE" in out.out and "digits" in out.out and out.err == ""
     assert mirror.sent == []
+
+
+@pytest.mark.parametrize("no", ["", "0", "false", "False", " no "])
+def test_a_flag_that_says_no_means_no(monkeypatch, mirror, tmp_path, no):
+    use(monkeypatch, mirror)
+    monkeypatch.setenv("VITNB_OFFLINE", no)
+    monkeypatch.setenv("VITNB_FAST", no)
+    assert is_fashion(data.load(root=tmp_path)) and mirror.sent
+    assert budget(full=2, fast=1) == 2
+
+
+@pytest.mark.parametrize("yes", ["1", "true", "yes"])
+def test_a_flag_that_says_yes_means_yes(monkeypatch, yes):
+    monkeypatch.setenv("VITNB_OFFLINE", yes)
+    monkeypatch.setenv("VITNB_FAST", yes)
+    assert data.load().name == "digits" and budget(full=2, fast=1) == 1
 
 
 CHILD = """

@@ -14,7 +14,6 @@ from IPython.core.interactiveshell import InteractiveShell
 ROOT = Path(__file__).resolve().parents[1]
 STORED = notebooks.choose([])
 IDS = [path.relative_to(ROOT / "book").as_posix() for path in STORED]
-MAX_BYTES = 2_000_000
 
 
 def tags(cell):
@@ -59,7 +58,7 @@ def complaints(notebook: nbformat.NotebookNode, path: str) -> list[str]:
 @pytest.mark.parametrize("path", STORED, ids=IDS)
 def test_stored_notebook(path):
     assert complaints(nbformat.read(path, 4), path.relative_to(ROOT).as_posix()) == []
-    assert path.stat().st_size <= MAX_BYTES
+    assert path.stat().st_size <= notebooks.MAX_BYTES
 
 
 def test_every_chapter_of_the_contents_exists():
@@ -128,6 +127,7 @@ def test_check_shows_the_difference_and_writes_nothing(stored, tmp_path):
         ("import sys\nprint('slow', file=sys.stderr)", "cell 3 writes to stderr: slow"),
         ("1 / 0", "ZeroDivisionError"),
         ("import os\nprint(os.path.join('/home', 'ann', 'x'))", "path of one machine: /home/ann"),
+        ("print(2_000 * ('word ' * 200 + '\\n'))", "the limit is 2,000,000"),
     ],
 )
 def test_tool_refuses_what_must_not_be_published(stored, source, fault):

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import notebooks
 import pytest
 import vitbook
 import yaml
@@ -63,8 +64,7 @@ WEIGHT = """() => {
 def test_first_visit_is_light(visit, path):
     whole, figures = visit(path)[0].evaluate(WEIGHT)
     print(f"\n{path}: a first visit brings {whole:,} bytes unpacked, {figures:,} of them for live figures")
-    with_a_network = path in ("book/index.html", "book/08-looking-inside.html")
-    assert figures < (2_500_000 if with_a_network else 600_000)
+    assert figures < (notebooks.MAX_BYTES if Path(path).stem in notebooks.WITH_MODEL else notebooks.MAX_STATE)
     assert whole > 1_000_000  # else nothing was counted
 
 

@@ -18,7 +18,6 @@ LISTED = subprocess.run(
 FILES = [path for name in LISTED.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 PLAIN = (".py", ".md", ".toml", ".yml", ".txt", ".cfg", ".css", ".js", ".json", ".bib", "")
 HOSTS = re.compile(r"(?:index-url|find-links|files\.pythonhosted|registry\.|download\.pytorch)")
-MAX_BYTES = 2_000_000
 
 
 def test_workflows_follow_githubs_schema():
@@ -49,7 +48,7 @@ def test_files_name_no_machine_and_no_package_host():
 
 
 def test_nothing_is_heavy():
-    heavy = {str(path): size for path in FILES if (size := path.stat().st_size) > MAX_BYTES}
+    heavy = {str(path): size for path in FILES if (size := path.stat().st_size) > notebooks.MAX_BYTES}
     assert not heavy
 
 

@@ -43,8 +43,8 @@ KEPT_METADATA = {
     "cell": ("cellView", "jupyter", "mystnb", "slideshow", "tags"),
 }
 WIDGETS, VIEW = "application/vnd.jupyter.widget-state+json", "application/vnd.jupyter.widget-view+json"
-# What the live figures of a page may weigh, in bytes; a page with a whole model may weigh more.
-MAX_STATE, MAX_STATE_WITH_MODEL = 600_000, 2_500_000
+# What a notebook may weigh, in bytes, and the live figures in it: in a page with a whole model, all of that.
+MAX_BYTES, MAX_STATE = 2_000_000, 600_000
 WITH_MODEL = ("index", "08-looking-inside")
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:home|mnt|opt|private|root|tmp|Users|usr|var|work|content)/\w")
 
@@ -153,7 +153,7 @@ def dead_figures(notebook: NotebookNode, name: str) -> list[str]:
         for number, model in views(notebook)
         if model not in stored
     ]
-    size, limit = len(json.dumps(stored)), MAX_STATE_WITH_MODEL if name in WITH_MODEL else MAX_STATE
+    size, limit = len(json.dumps(stored)), MAX_BYTES if name in WITH_MODEL else MAX_STATE
     if size > limit:
         heaviest = max(stored.values(), key=lambda model: len(json.dumps(model)))
         kind = heaviest.state.get("_anywidget_id", heaviest.get("model_name", "")).split(".")[-1]
@@ -219,6 +219,8 @@ def run(path: Path, check: bool, root: Path = ROOT, figures: bool = False) -> li
     if found:
         return found
     text = tidy(notebook)
+    if len(text.encode()) > MAX_BYTES:
+        return [f"the notebook takes {len(text.encode()):,} bytes, the limit is {MAX_BYTES:,}: print or draw less"]
     if not check:
         write(path, text)
         return []

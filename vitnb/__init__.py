@@ -9,6 +9,11 @@ The letters of every shape comment:
     K  classes
 """
 
+import importlib
+import importlib.util
+import pkgutil
+from types import ModuleType
+
 from vitnb.attention import MultiHeadAttention, record_attention
 from vitnb.blocks import MLP, PostNormBlock, PreNormBlock
 from vitnb.patches import ConvStem, PatchEmbedding, patchify, unpatchify
@@ -27,7 +32,6 @@ __all__ = [
     "MeanPool",
     "MultiHeadAttention",
     "NoPositions",
-    "ConvStem",
     "PatchEmbedding",
     "PostNormBlock",
     "PreNormBlock",
@@ -39,3 +43,15 @@ __all__ = [
     "resize_positions",
     "unpatchify",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a module of vitnb when it is first used: `import vitnb` alone needs torch and nothing slower."""
+    if not name.startswith("_") and importlib.util.find_spec(f"vitnb.{name}"):
+        return importlib.import_module(f"vitnb.{name}")
+    raise AttributeError(f"module 'vitnb' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Name the modules too: for the Tab key."""
+    return sorted({*globals(), *(module.name for module in pkgutil.iter_modules(__path__))})

@@ -27,6 +27,8 @@ from torch import Tensor
 from torchvision.datasets import FashionMNIST
 from torchvision.datasets.utils import download_url
 
+from vitnb._validate import switched_on
+
 TIMEOUT = 10.0  # seconds that a mirror may stay silent
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -104,7 +106,7 @@ def _writable(folder: Path) -> bool:
 
 def _download(folder: Path) -> None:
     """Fetch what is missing: one process at a time; a file gets its name when it is complete."""
-    if os.environ.get("VITNB_OFFLINE", "0") not in ("", "0"):
+    if switched_on("VITNB_OFFLINE"):
         raise ConnectionError("VITNB_OFFLINE is set")
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / ".part"

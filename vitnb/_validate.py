@@ -1,5 +1,6 @@
 """Checks at the border: bad input gets an error that says what would work."""
 
+import os
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -7,6 +8,12 @@ from typing import Any
 from torch import Tensor
 
 Size = int | tuple[int, int]
+NO = ("", "0", "false", "no", "off")
+
+
+def switched_on(variable: str) -> bool:
+    """Whether an environment variable says yes: it is set, and to none of the words for no, in any case."""
+    return os.environ.get(variable, "").strip().lower() not in NO
 
 
 def positive_int(name: str, value: Any) -> int:

@@ -7,7 +7,6 @@ exactly as if it had not been, and on a CPU ends with the same bits.
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 
 from vitnb import _processes
 from vitnb._checkpoint import patient_ctrl_c, read, write
-from vitnb._validate import choice, positive_float, positive_int, probability
+from vitnb._validate import choice, positive_float, positive_int, probability, switched_on
 from vitnb.data import Dataset, augment
 from vitnb.progress import LiveCurve, ProgressBar
 
@@ -153,8 +152,8 @@ class Evaluation:
 
 
 def budget(full: int, fast: int) -> int:
-    """Choose how much a live cell of the book does: fast where VITNB_FAST is set (a smoke run), else full."""
-    return fast if os.environ.get("VITNB_FAST") else full
+    """Choose how much a live cell of the book does: fast with VITNB_FAST=1 (a smoke run), else full."""
+    return fast if switched_on("VITNB_FAST") else full
 
 
 @torch.no_grad()

@@ -1,0 +1,39 @@
+"""`import vitnb` by itself: every module is at hand, and none that is slow is loaded before it is used."""
+
+import subprocess
+import sys
+
+import pytest
+
+import vitnb
+
+SLOW = ("torchvision", "matplotlib", "sklearn", "ipywidgets", "anywidget", "safetensors", "timm")
+ALONE = f"""
+import pkgutil, sys
+import vitnb
+early = [name for name in {SLOW} if name in sys.modules]
+assert not early, f"import vitnb loads {{early}}"
+modules = [module.name for module in pkgutil.iter_modules(vitnb.__path__) if not module.name.startswith("_")]
+assert set(modules) <= set(dir(vitnb))
+missing = [name for name in modules if getattr(vitnb, name) is not sys.modules["vitnb." + name]]
+assert not missing
+assert vitnb.data.load("digits").name == "digits"
+print(*modules)
+"""
+
+
+def test_every_module_works_after_import_vitnb_alone():
+    result = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert {"checks", "data", "figures", "inspection", "plots", "training", "weights"} <= set(result.stdout.split())
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(vitnb, "date") and not hasattr(vitnb, "_nothing")
+    with pytest.raises(ImportError, match="date"):
+        from vitnb import date  # noqa: F401
+
+
+def test_every_public_name_stands_once_and_is_there():
+    assert sorted(vitnb.__all__) == sorted(set(vitnb.__all__))
+    assert all(hasattr(vitnb, name) for name in vitnb.__all__)
