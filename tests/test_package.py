@@ -1,12 +1,15 @@
 """`import vitnb` by itself: every module is at hand, and none that is slow is loaded before it is used."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import vitnb
 
+ROOT = Path(__file__).resolve().parents[1]
 SLOW = ("torchvision", "matplotlib", "sklearn", "ipywidgets", "anywidget", "safetensors", "timm")
 ALONE = f"""
 import pkgutil, sys
@@ -37,3 +40,9 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_every_public_name_stands_once_and_is_there():
     assert sorted(vitnb.__all__) == sorted(set(vitnb.__all__))
     assert all(hasattr(vitnb, name) for name in vitnb.__all__)
+
+
+def test_a_flag_is_read_in_one_way_only():
+    for path in (path for folder in ("vitnb", "experiments", "tools") for path in (ROOT / folder).rglob("*.py")):
+        read = re.search(r"environ(?:\.get\(|\[)[\"']VITNB_(?:FAST|OFFLINE)", path.read_text())
+        assert not read, f"{path}: use vitnb._validate.switched_on, for which 0 means no"
