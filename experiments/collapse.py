@@ -1,0 +1,100 @@
+"""A deep post-norm stack that fails gives every image the same vector; a warm-up only postpones it here.
+
+Chapter 04: 36 blocks, trained as in the experiment `norms` at its higher
+learning rate: pre- and post-norm, with and without warm-up, and post-norm with
+LayerScale. On the way we ask how much of the pooled feature differs between
+images, and how long the gradient of each block's MLP is.
+"""
+
+import itertools
+from dataclasses import asdict, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from experiments import clothes
+from experiments.norms import GAINS, MODEL, RECIPE, STEPS, build
+from vitnb import ViT
+from vitnb.data import Dataset
+from vitnb.training import Training, fit
+
+DEPTH, LR, WARMUP = 36, 3e-3, 50
+ARMS = [("pre", 0, ""), ("pre", WARMUP, ""), ("post", 0, ""), ("post", WARMUP, ""), ("post", 0, "layer scale")]
+LOOK = [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, *range(20, STEPS + 1, 5)]  # after so many steps
+GRADIENTS = [0, WARMUP, STEPS]
+TEST_IMAGES, PROBE = 2000, 256
+SEEDS = [0, 1, 2, 3, 4]
+CONFIG = {
+    "data": "fashion_mnist",
+    "device": "cpu",
+    "depth": DEPTH,
+    "lr": LR,
+    "warmup_steps": WARMUP,
+    "steps": STEPS,
+    "looks": LOOK,
+    "gradient_steps": GRADIENTS,
+    "probe_images": PROBE,
+    "test_images": TEST_IMAGES,
+    "gains": GAINS,
+    "model": replace(MODEL, depth=DEPTH).to_dict(),
+    "recipe": asdict(replace(RECIPE, lr=LR)),
+}
+
+
+@torch.no_grad()
+def share_between(features: Tensor) -> float:
+    """How much of the features (B, D) differs between images: 0 if all images have the same vector.
+
+    The mean squared distance from the images' mean vector, divided by the
+    mean squared length.
+    """
+    y = features.double()
+    return ((y - y.mean(0)).square().sum() / y.square().sum()).item()
+
+
+def mlp_gradients(model: ViT, images: Tensor, labels: Tensor) -> list[float]:
+    """The length of the loss's gradient in the MLP of each block."""
+    loss = F.cross_entropy(model(images), labels)
+    mlps = [list(block.mlp.parameters()) for block in model.blocks]
+    grads = iter(torch.autograd.grad(loss, list(itertools.chain(*mlps))))
+    return [nn.utils.get_total_norm([next(grads) for _ in mlp]).item() for mlp in mlps]
+
+
+def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
+    """Train one stack and look at it on the way."""
+    model = build(DEPTH, norm, change, seed)
+    probe = data.normalize(data.test_images[:PROBE])  # (B, C, H, W)
+    first = data.normalize(data.train_images[: RECIPE.batch_size]), data.train_labels[: RECIPE.batch_size]
+    between, gradients = [], []
+
+    def look(step: int) -> None:
+        if step in LOOK:
+            with torch.no_grad():
+                between.append(round(share_between(model.pool(model.forward_features(probe))), 5))
+        if step in GRADIENTS:
+            gradients.append([float(f"{g:.4g}") for g in mlp_gradients(model, *first)])
+
+    def callback(run: Training) -> None:
+        look(run.step)
+
+    look(0)
+    history = fit(model, data, replace(RECIPE, lr=LR, warmup=warmup / STEPS, seed=seed), [callback])
+    return {
+        "between": between,
+        "gradients": gradients,
+        "losses": [round(loss, 4) for loss in history.losses],
+        "accuracy": round(history.test_accuracy[-1], 4),
+    }
+
+
+def run() -> dict:
+    data = clothes().subset(STEPS * RECIPE.batch_size, test=TEST_IMAGES)
+    torch.set_num_threads(1)
+    arms = []
+    for norm, warmup, change in ARMS:
+        runs = [one(data, norm, warmup, change, seed) for seed in SEEDS]
+        print(norm, warmup, change, [r["accuracy"] for r in runs], flush=True)
+        found = {key: [r[key] for r in runs] for key in runs[0]}  # one entry a seed
+        arms.append({"norm": norm, "warmup": warmup, "change": change} | found)
+    return {"arms": arms}
