@@ -6,14 +6,16 @@ import json
 import os
 import platform
 import re
-import time
+import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import vitnb
-from experiments import RESULTS, checkpoint
+from experiments import RESULTS, ROOT
+from experiments._clock import clock, clock_file, earlier, kept
 from vitnb._validate import switched_on
 
 
@@ -37,22 +39,54 @@ def needs_gpu(name: str) -> bool:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """Run one experiment and say what made the result."""
+    """Run one experiment and say what made the result: which code, when, on what, and how long it took.
+
+    A run that went on from checkpoints reports the seconds of all its starts.
+    """
     module = importlib.import_module(f"experiments.{name}")
-    start = time.perf_counter()
-    result = module.run()
+    code, resumed = source(), earlier(name) > 0
+    with clock(name) as seconds:
+        result = module.run()
     return {
         "name": name,
         "claim": module.__doc__.strip().split("\n")[0],
         "command": f"python -m experiments {name}",
+        **code,
+        "date": datetime.now(UTC).date().isoformat(),
         "config": module.CONFIG,
         "seeds": module.SEEDS,
-        "seconds": round(time.perf_counter() - start, 1),
+        "seconds": round(seconds(), 1),
+        "resumed": resumed,
         "device": f"{module.CONFIG['device']} ({platform.machine()}, {os.cpu_count()} cores)",
+        "processor": processor(),
+        "gpu": torch.cuda.get_device_name() if needs_gpu(name) and torch.cuda.is_available() else None,
         "threads": torch.get_num_threads(),
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "vitnb": vitnb.__version__},
         "result": result,
     }
+
+
+def source() -> dict[str, Any]:
+    """The commit, and which files of the code were not as it has them; None outside a repository."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", *words], cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        return done.stdout.rstrip()
+
+    try:
+        changed = git("status", "--porcelain", "--", "vitnb/*.py", "experiments/*.py").splitlines()
+        return {"commit": git("rev-parse", "HEAD"), "changed_since": [line[3:] for line in changed]}
+    except (OSError, subprocess.CalledProcessError):
+        return {"commit": None, "changed_since": None}
+
+
+def processor() -> str:
+    """The processor's model, as it calls itself."""
+    known = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.+)$", known.read_text(), re.MULTILINE) if known.exists() else None
+    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 def store(record: dict[str, Any], path: Path) -> None:
@@ -79,8 +113,8 @@ def main() -> None:
             print(f"{name}: done, and not stored because VITNB_FAST is set", flush=True)
             continue
         store(record, result_path(name))
-        for path in checkpoint(name).parent.glob(f"{name}-*.pt"):
-            path.unlink()
+        for path in [*kept(name), clock_file(name)]:
+            path.unlink(missing_ok=True)
         print(f"{name}: stored in {os.path.relpath(result_path(name))}", flush=True)
 
 

@@ -2,11 +2,18 @@
 
 import importlib
 import json
+import os
+import re
+import subprocess
+import sys
+import time
 from dataclasses import asdict
+from datetime import date
 
 import pytest
+import torch
 
-from experiments import RESULTS, fashion_mnist
+from experiments import RESULTS, ROOT, _clock, fashion_mnist, looking
 from experiments import __main__ as command
 from experiments.__main__ import names
 from vitnb import ViTConfig
@@ -36,6 +43,107 @@ def test_a_run_that_goes_on_keeps_its_own_seconds(monkeypatch, tmp_path):
     data, recipe = load("digits").subset(512, test=32), Recipe(epochs=1, batch_size=32)
     first, again = (fashion_mnist.one(data, "small", fashion_mnist.MODEL, recipe) for _ in range(2))
     assert again["cpu_seconds"] == first["cpu_seconds"] > 0
+
+
+@pytest.fixture
+def looked(monkeypatch, tmp_path):
+    """The experiment `looking` with a run of our own, and checkpoints in a folder of its own."""
+    monkeypatch.setenv("VITNB_CHECKPOINTS", str(tmp_path))
+
+    def measure(run):
+        monkeypatch.setattr(looking, "run", run)
+        return command.measure("looking")
+
+    return measure
+
+
+def test_a_record_says_what_made_it(looked):
+    record = looked(dict)
+    assert re.fullmatch("[0-9a-f]{40}", record["commit"]) or not (ROOT / ".git").exists()
+    assert all(name.endswith(".py") for name in record["changed_since"] or [])
+    assert abs((date.today() - date.fromisoformat(record["date"])).days) <= 1  # it is UTC's
+    assert record["processor"] and record["gpu"] is None
+    assert record["seconds"] >= 0 and not record["resumed"]
+    assert list(_clock.checkpoint("looking").parent.iterdir()) == []  # no clock where there is nothing to go on with
+
+
+def test_outside_a_repository_a_record_says_no_commit(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    assert command.source() == {"commit": None, "changed_since": None}
+
+
+def test_a_resumed_experiment_reports_the_seconds_of_all_its_starts(looked, tmp_path):
+    def interrupted():
+        torch.save({"history": {"seconds": 0.1}}, tmp_path / "looking-0.pt")
+        time.sleep(1)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        looked(interrupted)
+    record = looked(dict)
+    assert record["resumed"] and 1 <= record["seconds"] < 20  # its own start takes no time at all
+    (tmp_path / "looking-0.pt").unlink()
+    fresh = looked(dict)  # the checkpoint is gone, and with it what its seconds had bought
+    assert not fresh["resumed"] and fresh["seconds"] < 1
+
+
+def test_a_checkpoint_without_a_clock_brings_the_seconds_of_its_training(looked, tmp_path):
+    for seed, seconds in enumerate((3600.0, 1800.0)):
+        torch.save({"history": {"seconds": seconds}}, tmp_path / f"looking-{seed}.pt")
+    torch.save({"something": "else"}, tmp_path / "looking-runs.pt")
+    assert 5400 <= looked(dict)["seconds"] < 5410
+
+
+def test_a_killed_experiment_leaves_its_seconds(tmp_path):
+    program = """
+import sys, time
+from experiments._clock import checkpoint, clock
+
+with clock("looking", every=0.1):
+    checkpoint("looking").with_name("looking-0.pt").touch()
+    print("runs", flush=True)
+    time.sleep(60)
+"""
+    env = os.environ | {"VITNB_CHECKPOINTS": str(tmp_path)}
+    running = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert running.stdout.readline() == "runs\n"
+        time.sleep(1.5)
+    finally:
+        running.kill()
+        running.communicate()
+    assert 1 <= float((tmp_path / "looking.seconds").read_text()) < 30
+
+
+def test_what_is_stored_leaves_neither_checkpoint_nor_clock(looked, monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr("sys.argv", ["experiments", "looking"])
+    torch.save({"history": {"seconds": 7.0}}, tmp_path / "looking-0.pt")
+    (tmp_path / "looking.seconds").write_text("7.5\n")
+    monkeypatch.setattr(looking, "run", dict)
+    command.main()
+    record = json.loads((tmp_path / "results" / "looking.json").read_text())
+    assert record["seconds"] >= 7.5 and record["resumed"]
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_record_took_no_less_time_than_its_runs(name):
+    """A run that went on from a checkpoint once reported its last start alone."""
+    record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    side_by_side = 2 if name == "hour" else 1
+    assert record["seconds"] >= trained_seconds(record["result"]) / side_by_side
+
+
+def trained_seconds(value):
+    """The seconds of all training runs in a result: of what has both steps or images, and seconds."""
+    if isinstance(value, list):
+        return sum(map(trained_seconds, value))
+    if not isinstance(value, dict):
+        return 0
+    if "seconds" in value and ("test_accuracy" in value or "test_accuracy_by_epoch" in value):
+        return value["seconds"]
+    return sum(map(trained_seconds, value.values()))
 
 
 def test_the_gpu_run_says_that_it_needs_one(monkeypatch):
