@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import vitbook
+from pybtex.database import parse_file
 
 ROOT = Path(__file__).resolve().parents[1]
 VARIABLES = ("BOOK_REPOSITORY", "GITHUB_REPOSITORY", "GITHUB_REF_NAME", "GITHUB_REF_TYPE")
@@ -100,7 +101,7 @@ def build(folder: Path, page: str) -> subprocess.CompletedProcess:
     shutil.copytree(ROOT / "book" / "assets", folder / "book" / "assets")
     shutil.copy(ROOT / "_config.yml", folder)
     (folder / "_toc.yml").write_text("format: jb-book\nroot: book/one\n")
-    (folder / "book" / "references.bib").touch()
+    (folder / "book" / "references.bib").touch()  # empty, unless it is there
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(page)]), folder / "book" / "one.ipynb")
     # as `make book` does
     command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
@@ -140,6 +141,31 @@ def test_build_prints_the_seconds_of_each_chapter(tmp_path):
     cells = [[re.sub(r"<[^>]+>", "", c).strip() for c in re.findall(r"<t[hd].*?</t[hd]>", r, re.DOTALL)] for r in rows]
     assert cells[1][1:] == ["41", "8"] and cells[2][1:] == ["20", "1"] and cells[3] == ["all", "61", "9"]
     assert "python -m experiments chapters" in re.sub(r"<[^>]+>", "", html)
+
+
+def test_a_link_to_a_papers_address_leads_to_the_list_and_the_list_to_the_paper(tmp_path):
+    (tmp_path / "book").mkdir()
+    shutil.copy(ROOT / "book" / "references.bib", tmp_path / "book")
+    text = "Clothes [(Xiao et al., 2017)](https://arxiv.org/abs/1708.07747), timm"
+    text += " [(Wightman, 2019)](https://doi.org/10.5281/zenodo.4414861), [else](https://arxiv.org/abs/1).\n\n"
+    result = build(tmp_path, f"# One\n\n{text}<!-- :::{{bibliography}}\n:all:\n-->\n<!-- ::: -->\n")
+    assert result.returncode == 0, result.stderr
+    html = (tmp_path / "_build" / "html" / "book" / "one.html").read_text()
+    for words, paper in (
+        ("(Xiao et al., 2017)", "https://arxiv.org/abs/1708.07747"),
+        ("(Wightman, 2019)", "https://doi.org/10.5281/zenodo.4414861"),
+    ):
+        link = re.search(rf'<a class="reference internal" href="#(\w+)" title="([^"]+)">{re.escape(words)}<', html)
+        place, title = link.groups()
+        entry = html[html.index(f'id="{place}"') :].split("</div>")[0]
+        assert f'<a class="reference external" href="{paper}">' in entry and title[:10] in entry
+    assert '<a class="reference external" href="https://arxiv.org/abs/1">else</a>' in html
+
+
+def test_every_source_has_an_address_of_its_own():
+    entries = parse_file(ROOT / "book" / "references.bib").entries
+    assert [key for key, entry in entries.items() if vitbook.address(entry) is None] == []
+    assert len({vitbook.address(entry) for entry in entries.values()}) == len(entries)
 
 
 def test_a_broken_reference_stops_the_build(tmp_path):

@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 
 from docutils import nodes
+from pybtex.database import Entry
+from pybtex.plugin import find_plugin
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
@@ -91,6 +93,28 @@ class ChapterSeconds(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
+def address(entry: Entry) -> str | None:
+    """Return where a source can be read: its url, or else its doi."""
+    doi = entry.fields.get("doi")
+    return entry.fields.get("url") or (f"https://doi.org/{doi}" if doi else None)
+
+
+def link_citations(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Let a link to a paper's address lead to its entry in the book's list of sources, which leads on to the paper.
+
+    Notebooks cite by the address, because no list is at hand in Colab, JupyterLab or on GitHub.
+    """
+    citations = {address(found.entry): found for found in app.env.get_domain("cite").citations}
+    for link in doctree.findall(nodes.reference):
+        found = citations.get(link.get("refuri", ""))
+        if found is None or isinstance(link.parent.parent, nodes.citation):  # the list's own links lead out
+            continue
+        page = app.builder.get_relative_uri(docname, found.bibliography_key.docname)
+        title = found.tooltip_entry.text.render(find_plugin("pybtex.backends", "plaintext")())
+        link.update_all_atts({"refuri": f"{page}#{found.citation_id}", "internal": True}, replace=True)
+        link["reftitle"] = title.replace("\\url ", "")
+
+
 def mend_bibliography(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
     """Give the entries of the bibliography a role that screen readers know."""
     if "body" in context:  # docutils 0.21 writes one that ARIA has withdrawn
@@ -117,6 +141,7 @@ def setup(app: Sphinx) -> dict:
     app.setup_extension("slides")
     app.connect("config-inited", follow_repository, priority=100)
     app.connect("source-read", prepare_source)
+    app.connect("doctree-resolved", link_citations)
     app.connect("html-page-context", mend_bibliography)
     app.connect("build-finished", copy_mathjax)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
