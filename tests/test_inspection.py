@@ -8,11 +8,16 @@ import torch
 
 from vitnb import ViT, ViTConfig, data, record_attention
 from vitnb.inspection import (
+    ablate,
     attention_distance,
+    head_means,
+    mean_of_others,
     occlusion,
+    overlap,
     position_similarity,
     rank_correlation,
     rollout,
+    share_inside,
     token_removal,
     trained,
 )
@@ -135,9 +140,83 @@ def test_a_patch_that_already_has_the_colour_does_not_matter():
     assert occlusion(model, images, labels, 0.5)[:, 0].abs().max() < 1e-6
 
 
+def test_the_mean_of_the_others_knows_nothing_of_the_image_itself():
+    maps = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 9.0]])
+    torch.testing.assert_close(mean_of_others(maps), torch.tensor([[4.0, 6.5], [3.0, 5.5], [2.0, 3.0]]))
+    other = maps.clone()
+    other[0] = 100.0
+    assert torch.equal(mean_of_others(other)[0], mean_of_others(maps)[0])
+
+
+def test_a_place_that_always_matters_predicts_deletions_without_any_network():
+    """Why a map is compared with the mean of other images: one fixed pattern already ranks the patches."""
+    effects = torch.arange(16.0) + torch.randn(200, 16)
+    assert rank_correlation(mean_of_others(effects), effects).mean() > 0.9
+    left = effects - mean_of_others(effects)
+    assert rank_correlation(left, torch.randn(200, 16)).mean().abs() < 0.1
+
+
+def test_the_share_of_a_map_inside_a_mask():
+    mask = torch.tensor([[True, False, False, True]])
+    assert share_inside(torch.tensor([[0.5, 0.25, 0.25, 0.0]]), mask).tolist() == [0.5]
+    assert share_inside(torch.ones(1, 4), mask).tolist() == [0.5]  # an even map: the mask's own share
+    assert share_inside(torch.tensor([[3.0, 0.0, 0.0, 5.0]]), mask).tolist() == [1.0]
+
+
+def test_a_map_can_lie_inside_and_cover_little():
+    mask = torch.tensor([[True, True, True, True, False, False]])
+    peaked = torch.tensor([[0.9, 0.1, 0.0, 0.0, 0.0, 0.0]])
+    assert share_inside(peaked, mask).item() == 1
+    assert overlap(peaked, mask).item() == 0.25  # one patch of four holds 60 % of it
+    traced = torch.tensor([[0.25, 0.25, 0.25, 0.25, 0.0, 0.0]])
+    assert overlap(traced, mask).item() == 0.75 and overlap(traced, mask, mass=1.0).item() == 1
+    beside = torch.tensor([[0.0, 0.0, 0.1, 0.0, 0.5, 0.4]])
+    assert overlap(beside, mask).item() == 0
+
+
+def test_an_ablated_head_adds_what_it_is_told_to():
+    model = ViT(ViTConfig(img_size=8, patch_size=4, embed_dim=12, depth=2, num_heads=3)).eval()
+    images, before = torch.randn(4, 1, 8, 8), {k: v.clone() for k, v in model.state_dict().items()}
+    with record_attention(model) as maps, torch.no_grad():
+        whole = model(images)
+    x = model.blocks[0].norm1(model.embed(images))
+    v = model.blocks[0].attention.qkv(x).chunk(3, -1)[2].reshape(4, 5, 3, 4).transpose(1, 2)  # (B, h, T, D/h)
+    mixed = (maps[0] @ v).transpose(1, 2).flatten(2)  # (B, T, D)
+    means = head_means(model, images)
+    assert means.shape == (2, 5, 12)
+    torch.testing.assert_close(means[0], mixed.mean(0).detach())
+
+    # Head 1 of the first layer, by hand: its columns of proj read nothing, or the mean.
+    proj = model.blocks[0].attention.proj
+    here = slice(4, 8)
+    for values, kept in ((None, torch.zeros(5, 4)), (means, means[0, :, here])):
+        changed = mixed.clone()
+        changed[..., here] = kept
+        stream = model.embed(images) + proj(changed)
+        stream = stream + model.blocks[0].mlp(model.blocks[0].norm2(stream))
+        expected = model.forward_head(model.norm(model.blocks[1](stream)))
+        torch.testing.assert_close(ablate(model, [(0, 1)], values)(images), expected)
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+    torch.testing.assert_close(model(images).detach(), whole)
+    assert torch.equal(ablate(model, [])(images), model(images))
+
+
+def test_without_any_head_a_cls_token_says_the_same_of_every_image():
+    model = ViT(ViTConfig(img_size=8, patch_size=4, embed_dim=8, depth=2, num_heads=2)).eval()
+    images, heads = torch.randn(5, 1, 8, 8), [(layer, head) for layer in range(2) for head in range(2)]
+    for means in (None, head_means(model, images)):
+        logits = ablate(model, heads, means)(images)
+        torch.testing.assert_close(logits, logits[:1].expand(5, -1))
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
+        (lambda: mean_of_others(torch.ones(1, 4)), "use at least 2"),
+        (lambda: share_inside(torch.ones(1, 4), torch.ones(1, 5).bool()), "use one number a patch"),
+        (lambda: overlap(torch.ones(1, 4), torch.ones(1, 4).bool(), 60), "mass is 60.*0.6"),
+        (lambda: ablate(patchwork()[0], [(9, 0)]), r"no head \(9, 0\): use layers 0 to"),
+        (lambda: ablate(patchwork()[0], [(0, 0)], torch.ones(3)), "use head_means"),
         (lambda: rollout([]), "maps is empty"),
         (lambda: rollout([torch.rand(2, 3, 5, 5)]), "use a softmax over the last axis"),
         (lambda: rollout([torch.randn(2, 3, 5, 5).softmax(-2)]), "use a softmax over the last axis"),
@@ -156,6 +235,11 @@ def test_a_patch_that_already_has_the_colour_does_not_matter():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_mask_is_true_or_false():
+    with pytest.raises(TypeError, match="mask holds torch.float32, not True and False"):
+        share_inside(torch.ones(1, 4), torch.ones(1, 4))
 
 
 def test_the_trained_model_is_the_one_that_was_measured():

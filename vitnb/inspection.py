@@ -1,10 +1,12 @@
 """Chapter 8: what a trained model shows of itself, and what it does not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitnb._validate import Size, float_tensor, pair, positive_float
@@ -142,6 +144,105 @@ def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
     # sign counts how many are smaller less how many are larger: a rank around 0.
     first, second = ((x[:, :, None] - x[:, None, :]).sign().sum(dim=2).double() for x in (a, b))  # (B, N)
     return ((first * second).sum(1) / (first.norm(dim=1) * second.norm(dim=1))).float()
+
+
+def mean_of_others(maps: Tensor) -> Tensor:
+    """Give each image the mean map of all the others: what the place of a patch says, and nothing of this image.
+
+    It is the baseline that a map has to beat before it tells anything about its own image.
+
+    Shapes: (B, N) -> (B, N).
+    Raises: ValueError if there is only one image.
+    """
+    maps = float_tensor("maps", maps, 2, "(B, N)")
+    if len(maps) < 2:
+        raise ValueError("maps holds 1 image, which has no others to average: use at least 2")
+    return (maps.sum(dim=0) - maps) / (len(maps) - 1)
+
+
+def share_inside(maps: Tensor, mask: Tensor) -> Tensor:
+    """Say which share of a map lies on the patches of a mask; an even map has the mask's own share.
+
+    Shapes: maps (B, N), not negative, mask (B, N) of True and False -> (B,).
+    Raises: ValueError if the shapes differ, TypeError if the mask is not boolean.
+    """
+    _masked(maps, mask)
+    return (maps * mask).sum(dim=1) / maps.sum(dim=1)
+
+
+def overlap(maps: Tensor, mask: Tensor, mass: float = 0.6) -> Tensor:
+    """Turn a map into a mask, its largest patches with this share of its sum, and compare the two masks.
+
+    The number is the Jaccard index: patches in both masks divided by patches in at least one.
+
+    Shapes: maps (B, N), not negative, mask (B, N) of True and False -> (B,), from 0 to 1.
+    Raises: ValueError if the shapes differ or mass is not in (0, 1], TypeError if the mask is not boolean.
+    Source: Caron et al. 2021, figure 4.
+    """
+    _masked(maps, mask)
+    if not 0 < mass <= 1:
+        raise ValueError(f"mass is {mass}, not a share of a map: use a number above 0 and up to 1, for example 0.6")
+    largest, order = (maps / maps.sum(dim=1, keepdim=True)).sort(dim=1, descending=True)  # (B, N)
+    wanted = largest.cumsum(dim=1) - largest < mass  # still too little before this patch
+    chosen = torch.zeros_like(mask).scatter(1, order, wanted)  # (B, N)
+    return (chosen & mask).sum(dim=1) / (chosen | mask).sum(dim=1)
+
+
+@torch.no_grad()
+def head_means(model: ViT, images: Tensor) -> Tensor:
+    """Average over images what the heads hand to the output projection, for each token: what mean-ablation puts in.
+
+    Shapes: images (B, C, H, W) -> (layers, T, D), a head's features side by side.
+    """
+    means = []
+    hooks = [
+        block.attention.proj.register_forward_pre_hook(lambda _, given: means.append(given[0].mean(dim=0)))  # (T, D)
+        for block in model.blocks
+    ]
+    try:
+        model(images)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return torch.stack(means)
+
+
+def ablate(model: ViT, heads: Iterable[tuple[int, int]], means: Tensor | None = None) -> ViT:
+    """Copy a model without some of its heads.
+
+    Zero-ablation puts zeros where a head's result would enter the output
+    projection. Mean-ablation puts the mean over images there, so that what
+    the later layers are used to find in the stream stays, and only what
+    differs between images is gone.
+
+    Shapes: heads are pairs (layer, head); means (layers, T, D) of head_means, or None for zeros.
+    Raises: ValueError if the model has no such head, or means are of another shape.
+    """
+    layers, h, D = model.config.depth, model.config.num_heads, model.config.embed_dim
+    if means is not None and (means.ndim != 3 or (means.shape[0], means.shape[2]) != (layers, D)):
+        raise ValueError(f"means have shape {tuple(means.shape)}, not {(layers, 'T', D)}: use head_means of this model")
+    changed = deepcopy(model)
+    for layer, head in heads:
+        if not (0 <= layer < layers and 0 <= head < h):
+            raise ValueError(f"there is no head {(layer, head)}: use layers 0 to {layers - 1} and heads 0 to {h - 1}")
+        features = slice(D // h * head, D // h * (head + 1))
+        value = 0.0 if means is None else means[layer, :, features]  # (T, D/h)
+        changed.blocks[layer].attention.proj.register_forward_pre_hook(partial(_put, features, value))
+    return changed
+
+
+def _put(features: slice, value: Tensor | float, proj: nn.Module, given: tuple[Tensor]) -> Tensor:
+    x = given[0].clone()  # (B, T, D)
+    x[..., features] = value
+    return x
+
+
+def _masked(maps: Tensor, mask: Tensor) -> None:
+    float_tensor("maps", maps, 2, "(B, N)")
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask holds {mask.dtype}, not True and False: use brightness > 0.1, for example")
+    if maps.shape != mask.shape:
+        raise ValueError(f"maps have shape {tuple(maps.shape)} and mask {tuple(mask.shape)}: use one number a patch")
 
 
 def _maps(maps: Sequence[Tensor]) -> list[Tensor]:
