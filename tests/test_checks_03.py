@@ -3,6 +3,7 @@
 They join the tables of test_checks.py, whose tests (hostile answers, skeletons, hints) run on them, too.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 from vitnb import MultiHeadAttention, SinCosPositions, record_attention
 from vitnb.checks import chapter_03
 
-NUMBERS = ["3.1", "3.2", "3.3", "3.4", "3.5"]
+NUMBERS = ["3.1", "3.2", "3.3", "3.4", "3.5", "3.6"]
 
 # 3.1 ------------------------------------------------------------------------------------------------------
 
@@ -260,6 +261,37 @@ def exactly(layer, D):
     return torch.equal(layer(x), wanted(x, x, x)[0])
 
 
+# 3.6 ------------------------------------------------------------------------------------------------------
+
+right("3.6")(lambda K: (torch.arange(K), 0.5 - torch.arange(K)))
+
+
+@right("3.6")
+def falls_and_rises(K):
+    """The other way round, far apart and in an order of its own."""
+    worth = torch.randperm(K).float() * 7
+    return [-worth[:, None], worth[None] + 3]
+
+
+@right("3.6")
+def all_but_one_of_a_kind(K):
+    """Gives up the pairs of the last kind, and is right on 75 % all the same."""
+    f, g = torch.arange(K).float(), 0.5 - torch.arange(K)
+    f[-1] = -1e6
+    return f, g
+
+
+wrong("3.6", "always add up to 0")(lambda K: (torch.arange(K), -torch.arange(K)))
+wrong("3.6", "you call every pair different")(lambda K: (torch.zeros(K), torch.zeros(K)))
+wrong("3.6", "you call every pair the same")(lambda K: (torch.ones(K), torch.ones(K)))
+wrong("3.6", "It can be all of the first")(lambda K: (torch.arange(K), 1.5 - torch.arange(K)))
+wrong("3.6", "0 % of those of one kind, 50 % of the others")(lambda K: (torch.arange(K), -0.5 - torch.arange(K)))
+wrong("3.6", "For 3 kinds you are right on")(lambda K: (torch.arange(K), min(K, 10) / 20 * (K > 9) - torch.arange(K)))
+wrong("3.6", "has shape (10, 10)")(lambda K: (10 * torch.eye(K), torch.zeros(K)))
+wrong("3.6", "the pair (f, g) is wanted")(lambda K: torch.arange(K)[:, None] + 0.5 - torch.arange(K))
+wrong("3.6", "a torch tensor is wanted")(lambda K: (list(range(K)), [0.5 - k for k in range(K)]))
+
+
 # ----------------------------------------------------------------------------------------------------------
 
 
@@ -294,3 +326,42 @@ def test_the_chapters_rotation_moves_the_packages_positions():
     places = SinCosPositions((5, 6), 32).table[0].reshape(5, 6, 32)
     W = RIGHT["3.3"][0](32, 2, -1)
     torch.testing.assert_close((places @ W)[:3, 1:], places[2:, :-1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("K", [2, 3, 4])
+def test_no_sum_of_two_opinions_is_right_on_more_than_three_of_four_pairs(K):
+    """f[a] + g[b] > 0 asks which of f[a] and -g[b] is larger: all orders of these 2 K numbers are all sums."""
+    ranks = torch.tensor(list(itertools.permutations(range(2 * K))))
+    says_same = ranks[:, :K, None] > ranks[:, None, K:]  # (orders, K, K)
+    own = torch.eye(K).bool()
+    right = says_same[:, own].double().mean(1) + (~says_same)[:, ~own].double().mean(1)
+    assert right.max() / 2 == pytest.approx(0.75)
+
+
+def test_every_sum_of_two_opinions_has_a_larger_loss_than_a_coin():
+    coin = math.log(2)
+    assert chapter_03._pair_loss(torch.zeros(10, 10)) == pytest.approx(coin)
+    for size in (1e-2, 0.1, 1, 10):
+        for f, g in (RIGHT["3.6"][0](10), torch.randn(2, 10), torch.randn(2, 10)):
+            sums = size * (f[:, None] + g)
+            assert chapter_03._pair_loss(sums) > coin
+    # A product has no such limit.
+    assert chapter_03._pair_loss(20 * torch.eye(10) @ (torch.eye(10) - 0.5)) < 1e-3
+
+
+def test_the_division_makes_a_row_flatter_in_the_products_and_keeps_it_from_saturating():
+    """The slope of a weight in q . k is a (1 - a) / sqrt(d): the factor is the chain rule's."""
+    d = 64
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 50, d, dtype=torch.double)
+    products = (q @ k.T).requires_grad_()  # (T, T)
+    steep = {}
+    for divisor in (1, d**0.5):
+        a = (products / divisor).softmax(-1)
+        slopes = torch.stack([torch.autograd.grad(a[0, j], products, retain_graph=True)[0][0, j] for j in range(50)])
+        torch.testing.assert_close(slopes, a[0] * (1 - a[0]) / divisor)
+        steep[divisor] = (a * (1 - a)).sum(-1).mean() / divisor
+        saturated = a.amax(-1) > 0.95
+        assert saturated.any() == (divisor == 1)
+        assert ((a * (1 - a)).sum(-1)[saturated] < 0.1).all()
+    assert steep[1] > steep[d**0.5]

@@ -1,4 +1,4 @@
-"""Exercises of chapter 3: attention, what each head adds, a head set by hand, a prediction, a test for layers."""
+"""Exercises of chapter 3: attention, the share of each head, weights set by hand, a prediction, a test for layers."""
 
 import math
 import random
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitnb.attention import MultiHeadAttention
-from vitnb.checks.engine import Wrong, call, close, described, exercise, fresh, number, tensor_like
+from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, number, tensor_like
 from vitnb.positions import sincos_table
 
 
@@ -327,3 +327,58 @@ def _verdict(answer: Callable, layer: nn.Module, D: int) -> bool:
     if not isinstance(result, (bool, np.bool_)):
         raise Wrong(f"Your function returns {described(result)}: True or False is wanted.")
     return bool(result)
+
+
+@exercise(
+    "3.6",
+    "opinions(K)",
+    "If two of a kind are always to be called the same, what does that ask of f[a] + g[a]? Then look at one pair of "
+    "different kinds both ways round, (a, b) and (b, a).",
+    "Let f grow with the number of the kind and g fall. Which of (a, b) and (b, a) is then above 0, and what keeps a "
+    "pair of one kind there?",
+)
+def _opinions(answer: Callable) -> str:
+    for K in (10, 3, 6):
+        pair = call(answer, K)
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise Wrong(f"Your function returns {described(pair)}: the pair (f, g) is wanted.")
+        if any(part is ... for part in pair):
+            raise NotDone
+        f, g = (_numbers(part, K) for part in pair)
+        sums = f[:, None] + g  # (K, K)
+        same = (sums > 0)[torch.eye(K).bool()].float().mean().item()
+        different = (sums <= 0)[~torch.eye(K).bool()].float().mean().item()
+        if same + different < 1.5 - 1e-6:
+            raise Wrong(_opinions_mistake(sums, same, different))
+        if K == 10:
+            loss = _pair_loss(sums)
+    return (
+        "3 of 4 pairs, for 10, 3 and 6 kinds: more than 75 % no sum of two opinions can reach. And its loss for 10 "
+        f"kinds is {loss:.2f}, above the {math.log(2):.2f} of a coin: cross-entropy would lead away from it."
+    )
+
+
+def _numbers(part: Any, K: int) -> Tensor:
+    """One of the two opinions as K floats; whole numbers and (K, 1) will do."""
+    if isinstance(part, Tensor) and part.numel() == K:
+        part = part.flatten().float()
+    return tensor_like(part, torch.zeros(K))
+
+
+def _pair_loss(sums: Tensor) -> float:
+    """The cross-entropy of logits (K, K) where half of the pairs are of one kind."""
+    same = torch.eye(len(sums))
+    each = F.binary_cross_entropy_with_logits(sums, same, reduction="none")
+    return (each[same.bool()].mean() + each[~same.bool()].mean()).item() / 2
+
+
+def _opinions_mistake(sums: Tensor, same: float, different: float) -> str:
+    case = f"For {len(sums)} kinds you are right on {50 * (same + different):.0f} % of the pairs"
+    if (same, different) in ((1, 0), (0, 1)):
+        return f"{case}: you call every pair {'the same' if same else 'different'}, and half of them are."
+    if sums.diagonal().abs().max() < 1e-6:
+        return f"{case}: two of a kind always add up to 0, and that is not above 0. They need a small lead."
+    return (
+        f"{case}: {100 * same:.0f} % of those of one kind, {100 * different:.0f} % of the others. It can be all of the "
+        "first and half of the second."
+    )
