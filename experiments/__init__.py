@@ -7,6 +7,7 @@ returns plain data.
 """
 
 import os
+import re
 from pathlib import Path
 
 from vitnb.data import Dataset, load
@@ -26,6 +27,11 @@ def thin(values: list[float], points: int = 300) -> list[float]:
     return [
         float(f"{sum(part) / len(part):.4g}") for part in (values[i : i + width] for i in range(0, len(values), width))
     ]
+
+
+def memory_of_this_process(key: str) -> int:
+    """Bytes that Linux counts for this process: VmRSS now, VmHWM at the peak."""
+    return 1024 * int(re.search(rf"{key}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 
 
 def clothes() -> Dataset:

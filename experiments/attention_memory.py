@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.memory import status
+from experiments import memory_of_this_process
 
-TOKENS, HEADS, HEAD_DIM, RUNS, THREADS = [512, 1024, 2048, 4096], 4, 32, 5, 1
+TOKENS, HEADS, HEAD_DIM, RUNS, THREADS = [512, 1024, 2048, 4096], 4, 32, 3, 1
 SEEDS = [0]
 CONFIG = {"device": "cpu", "tokens": TOKENS, "heads": HEADS, "head_dim": HEAD_DIM, "runs": RUNS}
 
@@ -57,9 +57,9 @@ def peak(mode: str, way: str, tokens: int) -> int:
 
     attend(16)  # libraries fetch their workspace at the first call
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-    before = status("VmRSS")
+    before = memory_of_this_process("VmRSS")
     attend(tokens)
-    return status("VmHWM") - before
+    return memory_of_this_process("VmHWM") - before
 
 
 if __name__ == "__main__":

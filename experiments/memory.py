@@ -5,7 +5,6 @@ moment at which model and pictures are there.
 """
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from statistics import median
 
 import torch
 
-from experiments import peers
+from experiments import memory_of_this_process, peers
 
 SIZE, PICTURES, RUNS = "224/16 768x12", 8, 15
 SEEDS = [0]
@@ -44,13 +43,9 @@ def answer(name: str) -> int:
         return torch.cuda.max_memory_allocated() - before
     peers.answer(model, images[:1])()  # libraries fetch their workspace at the first call
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
-    before = status("VmRSS")
+    before = memory_of_this_process("VmRSS")
     peers.answer(model, images)()
-    return status("VmHWM") - before
-
-
-def status(key: str) -> int:
-    return 1024 * int(re.search(rf"{key}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+    return memory_of_this_process("VmHWM") - before
 
 
 if __name__ == "__main__":
