@@ -52,7 +52,7 @@ class AttentionPool(nn.Module):
     """A learned query attends once to all tokens, after the last block.
 
     Shapes: prepend changes nothing; forward (B, N, D) -> (B, D).
-    Source: Zhai et al. 2022, section 3.3 (the MAP head, here without its MLP).
+    Source: Zhai et al. 2022, section 3.2 (the MAP head, here without its MLP).
     """
 
     num_prefix_tokens = 0
