@@ -3,6 +3,8 @@
 They join the tables of test_checks.py. With their verdicts: pytest tests/test_checks_10.py -k table -s
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 from test_checks import RIGHT, WRONG, right, verdict, wrong
@@ -85,6 +87,21 @@ wrong("10.2", "the products in the MLPs when you double the picture's side")(
     with_changes(picture=(4, 16, 16, 1), patch=(4, 16, 16, 1))
 )
 wrong("10.2", "four factors are wanted")(lambda change: 4)
+
+
+def test_the_work_between_tokens_feels_the_square_as_well():
+    """The maps are not alone: with twice the side, scores and mix are 16 times as many, the matrices 4 times."""
+
+    def products(config):
+        with FlopCounterMode(display=False) as counter, record_attention(model := ViT(config)):
+            model(torch.randn(1, 1, config.img_size, config.img_size))
+        kinds = counter.get_flop_counts()["Global"]
+        between = sum(n for kind, n in kinds.items() if "bmm" in str(kind))
+        return between, counter.get_total_flops() - between
+
+    before, after = products(BASE), products(replace(BASE, img_size=64))
+    assert after[0] == 16 * before[0]
+    assert after[1] == pytest.approx(4 * before[1], rel=0.01)  # the head stays
 
 
 def test_every_change_is_asked():
