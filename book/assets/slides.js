@@ -1,5 +1,6 @@
 // Starts a deck of slides: its colours, its keys, and the live figures in it.
 (() => {
+  const [SMALLEST, BESIDE_IMAGES, LARGEST, PADDING] = [0.6, 0.95, 1.25, 16];
   const root = document.documentElement;
   const printing = /print-pdf/.test(location.search);
   const darkness = matchMedia("(prefers-color-scheme: dark)");
@@ -29,15 +30,39 @@
   followSystem();
   darkness.addEventListener("change", followSystem);
 
+  /** Whether a slide holds all that is on it, once its code is as small as the longest line asks. */
+  function fits(slide) {
+    const boxes = [...slide.querySelectorAll(".body, .columns, .columns > div")];
+    const codes = [...slide.querySelectorAll("pre")];
+    slide.style.setProperty("--code", 1);
+    const shares = codes.map((code) => (code.clientWidth - PADDING) / (code.scrollWidth - PADDING));
+    slide.style.setProperty("--code", (0.99 * Math.min(1, ...shares)).toFixed(3));
+    return !boxes.some((box) => box.scrollHeight > box.clientHeight || box.scrollWidth > box.clientWidth);
+  }
+
+  /** Give each slide the largest words and code that it can hold. */
+  function fitAll() {
+    for (const slide of document.querySelectorAll(".slides > section")) {
+      slide.style.display = "flex"; // reveal.js has not begun: all are hidden
+      let size = slide.querySelector(".image") ? BESIDE_IMAGES : LARGEST;
+      do slide.style.setProperty("--size", size.toFixed(2));
+      while (!fits(slide) && (size -= 0.05) > SMALLEST);
+      slide.style.display = "";
+    }
+  }
+
   const figure = () => document.activeElement?.closest(".live-figure");
 
-  document.addEventListener("DOMContentLoaded", () => {
-    const { Reveal, RevealNotes } = window;
+  document.addEventListener("DOMContentLoaded", async () => {
+    const { Reveal, RevealNotes, MathJax } = window;
+    await MathJax.startup?.promise; // formulas have their size then
+    fitAll();
     Reveal.initialize({
       width: 1280,
       height: 720,
       margin: 0,
       center: false,
+      display: "flex",
       hash: true,
       slideNumber: "c/t",
       transition: "none",

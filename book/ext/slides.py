@@ -4,11 +4,13 @@ How a deck is written stands in classroom/README.md. The decks are built with
 the book, into the folder slides of the built pages.
 """
 
+import base64
 import html
 import importlib.util
 import json
 import re
 import shutil
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -138,14 +140,17 @@ class Deck:
             for output in cell.get("outputs", [])
             if "image/png" in output.get("data", {}) and VIEW not in output["data"]
         ]
-        return [self.picture(cell, png) for png in pngs]
+        return [f'<div class="image">{self.picture(cell, png)}</div>' for png in pngs]
 
     def picture(self, cell: dict, png: str | list[str]) -> str:
         """Return an image with the words that the chapter has for it."""
         alt = cell["metadata"].get("mystnb", {}).get("image", {}).get("alt")
         if not alt:
             self.fail(f"the image of the cell {cell['id']!r} has no alt text in its chapter")
-        return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{joined(png).strip()}">'
+        png = joined(png).strip()
+        width, height = struct.unpack(">II", base64.b64decode(png)[16:24])  # every PNG begins so
+        size = f'style="--w: {width}; --h: {height}" width="{width}" height="{height}"'
+        return f'<img alt="{html.escape(alt)}" {size} src="data:image/png;base64,{png}">'
 
     def live(self, cell: dict, chapter: str, pattern: str | None) -> list[str]:
         """Return the live figures of a cell, each in a frame that figures.js wakes, and keep their state."""
@@ -190,7 +195,9 @@ class Deck:
         page = MARKDOWN.render(INCLUDE.sub(put_aside, text))
         if "{{" in page:
             self.fail(f"this is no way to name a cell: {page[page.index('{{') :][:60]!r}")
-        return PLACEHOLDER.sub(lambda found: f"<div{found[1]}>{kept[int(found[2])]}</div>", page)
+        return PLACEHOLDER.sub(
+            lambda found: f"<div{found[1]}>{kept[int(found[2])]}</div>" if found[1] else kept[int(found[2])], page
+        )
 
     def slide(self, text: str) -> dict:
         """Return one slide: its body and notes as HTML, the minutes that it takes."""
