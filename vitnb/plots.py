@@ -231,7 +231,7 @@ def model_diagram(model: ViT, images: Tensor) -> Drawing:
     arrow(f"block_{c.depth}")
     step("last norm", gray, "each token by itself")
     arrow("features")
-    step("read token 0", orange, "what became of the cls token")
+    step("read token 0", orange, "the cls token alone")
     arrow("pooled")
     step("head", gray, "one linear layer")
     arrow("logits")
