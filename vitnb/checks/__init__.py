@@ -13,6 +13,7 @@ from vitnb.checks import (  # noqa: F401  (they register their exercises)
     chapter_07,
     chapter_08,
     chapter_10,
+    chapter_jax,
 )
 from vitnb.checks.engine import check
 

@@ -145,6 +145,8 @@ def described(value: Any) -> str:
     """Name a value by its kind, without trusting its repr."""
     if isinstance(value, (Tensor, np.ndarray)):
         return f"a {'tensor' if isinstance(value, Tensor) else 'NumPy array'} of shape {tuple(value.shape)}"
+    if type(value).__module__.startswith("jax") and hasattr(value, "shape"):
+        return f"a JAX array of shape {tuple(value.shape)}"
     if isinstance(value, (int, float, str)) and len(text := repr(value)) < 40:
         return text
     kind = type(value).__name__
@@ -266,6 +268,10 @@ def _same(before: Any, after: Any) -> bool:
         return before.training == after.training and a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
     if isinstance(before, Tensor):
         return before.shape == after.shape and torch.equal(before, after)
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(_same(before[k], after[k]) for k in before)
+    if hasattr(before, "__array__"):  # NumPy's and JAX's
+        return np.array_equal(before, after)
     return before is after or before == after
 
 
