@@ -1,7 +1,6 @@
 """Fixtures of the page tests: the built site, a server for it, Chromium, and a page under watch."""
 
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -9,12 +8,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import print_slides
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Request, Route, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-MAC_CHROME = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 HARMLESS = (
     "THEBE_JS_URL",  # the theme's own, on every page
     "Got invalid theme mode",  # likewise
@@ -91,14 +89,12 @@ def server(site: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The machine's own Chromium; without one the test is skipped, but never in CI."""
-    found = [path for name in CHROMIUM if (path := shutil.which(name))]
-    found += [MAC_CHROME] if Path(MAC_CHROME).exists() else []
-    if not found:
+    program = print_slides.chromium()
+    if program is None:
         message = "no Chromium on this machine: the page tests did not run"
         pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
-        chromium = playwright.chromium.launch(executable_path=found[0], args=arguments)
+        chromium = playwright.chromium.launch(executable_path=program, args=print_slides.ARGUMENTS)
         yield chromium
         chromium.close()
 

@@ -37,7 +37,9 @@
     slide.style.setProperty("--code", 1);
     const shares = codes.map((code) => (code.clientWidth - PADDING) / (code.scrollWidth - PADDING));
     slide.style.setProperty("--code", (0.99 * Math.min(1, ...shares)).toFixed(3));
-    return !boxes.some((box) => box.scrollHeight > box.clientHeight || box.scrollWidth > box.clientWidth);
+    return !boxes.some(
+      (box) => box.scrollHeight > box.clientHeight || box.scrollWidth > box.clientWidth,
+    );
   }
 
   /** Give each slide the largest words and code that it can hold. */
@@ -57,6 +59,7 @@
     const { Reveal, RevealNotes, MathJax } = window;
     await MathJax.startup?.promise; // formulas have their size then
     fitAll();
+    Reveal.on(printing ? "pdf-ready" : "ready", () => (root.dataset.ready = "yes")); // who prints or tests waits for it
     Reveal.initialize({
       width: 1280,
       height: 720,

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from docutils import nodes
 from jinja2 import Environment, FileSystemLoader
-from live_figures import STATE, VIEW, replace_controls
 from markdown_it import MarkdownIt
 from mdit_py_plugins.attrs import attrs_block_plugin, attrs_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
@@ -26,6 +25,8 @@ from pygments.lexers import PythonLexer
 from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
 from sphinx.util.docutils import SphinxDirective
+
+from live_figures import STATE, VIEW, replace_controls
 
 SLIDE = re.compile(r"^---$", re.MULTILINE)
 NOTE = re.compile(r"^Note \((\d+) min\): ?", re.MULTILINE)
@@ -52,7 +53,9 @@ def joined(text: str | list[str]) -> str:
 def formula(tex: str, options: dict) -> str:
     """Return a formula as MathJax finds it."""
     tex = html.escape(tex)
-    return rf'<span class="math">\[{tex}\]</span>' if options["display_mode"] else rf'<span class="math">\({tex}\)</span>'
+    return (
+        rf'<span class="math">\[{tex}\]</span>' if options["display_mode"] else rf'<span class="math">\({tex}\)</span>'
+    )
 
 
 MARKDOWN = (
@@ -173,9 +176,7 @@ class Deck:
         name, text = f"{chapter}-{model}", json.dumps(stored[model])
         if name not in self.models:
             self.models[name] = {}  # a figure may refer back
-            renamed = re.sub(
-                r"IPY_MODEL_(\w+)", lambda found: f"IPY_MODEL_{self.keep(chapter, found[1])}", text
-            )
+            renamed = re.sub(r"IPY_MODEL_(\w+)", lambda found: f"IPY_MODEL_{self.keep(chapter, found[1])}", text)
             self.models[name] = json.loads(renamed)
         return name
 
