@@ -1,4 +1,4 @@
-"""Attention by a fused kernel needs memory in proportion to the tokens, written out in proportion to their square.
+"""The memory of attention grows no faster than the tokens in a fused kernel, with their square where it is written out.
 
 Chapter 10: the memory that one attention takes beyond its queries, keys and
 values, forward alone and in training (forward and backward). Each in a process
