@@ -1,4 +1,4 @@
-"""What Jupyter Book lacks: links that follow forks, MyST in comments, a table of seconds, MathJax of our own."""
+"""What Jupyter Book lacks: links that follow forks, MyST in comments, sources cited by address, seconds, our MathJax."""
 
 import importlib.util
 import json
