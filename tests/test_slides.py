@@ -92,12 +92,12 @@ SEED = [
     ("class ViTBlock", "The block: pre-norm and post-norm", ["20b98dd5 code", "cec02da8 code"]),
     ("pre-norm bears deeper stacks", "What does the place of the norm change?", ["b4d1a002 live"]),
     ("LLaMA and GPT are pre-norm", "The block: pre-norm and post-norm", ["GPT-2", "LLaMA"]),
-    ("a block keeps the shape", "A contract: the shape does not change", ["16c009b3 text", "stacked"]),
+    ("a block keeps the shape", "A contract: the shape does not change", ["16c009b3 output", "stacked"]),
     ("class ViT", "The whole model", ["3918a267 code"]),
     ("learned positions, not sines", "The whole model", ["learned, not sines"]),
     ("dropout, blocks, cls, norm, linear head", "The whole model", ["final norm", "linear head"]),
     ("two blocks, width 512, 8 heads, SGD", "Training: the textbook's recipe", ["two blocks of width 512", "8 heads"]),
-    ("Fashion-MNIST for ten epochs", "Training: the textbook's recipe", ["textbook-code text", "ten epochs"]),
+    ("Fashion-MNIST for ten epochs", "Training: the textbook's recipe", ["textbook-code output", "ten epochs"]),
     ("small data: no better than a CNN", "Does it beat a CNN?", ["cnn-figure image", "small data set"]),
     ("recap: read the cls token", "What to remember", ["cls token"]),
 ]
@@ -191,7 +191,7 @@ def each_slide(page):
         page.evaluate(f"Reveal.slide({number}, 0, 99)")
         slide = page.locator("section.present")
         for figure in slide.locator(".live-figure").all():
-            figure.locator(".vf").wait_for()
+            figure.locator(".vf:visible").wait_for()
         yield slide
 
 
@@ -200,6 +200,8 @@ def each_slide(page):
 def test_every_slide_fits_and_is_accessible(show, name, dark):
     page, watch = show(f"{name}.html", dark=dark)
     assert page.locator("html").get_attribute("data-theme") == ("dark" if dark else "light")
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(20, 24, 30)" if dark else "rgb(255, 255, 255)")
     assert page.locator(".math").count() == page.locator(".math > mjx-container").count()
     assert page.locator("mjx-merror, [data-mjx-error]").count() == 0
     for slide in each_slide(page):
@@ -316,7 +318,7 @@ def test_the_book_leads_to_the_deck_and_back(visit, site, name):
     start = f"book/{name}.html" if (ROOT / "book" / f"{name}.ipynb").exists() else "book/index.html"
     page, watch = visit(start, from_file=True)
     link = page.locator(f"a[href='../slides/{name}.html']").first
-    assert (site / "book" / link.get_attribute("href")).resolve() == site / "slides" / f"{name}.html"
+    assert (site / "book" / link.get_attribute("href")).resolve() == (site / "slides" / f"{name}.html").resolve()
     page.goto(f"{watch.home}slides/{name}.html")
     page.locator("html[data-ready]").wait_for()
     back = page.locator(".keys a").last

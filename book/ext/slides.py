@@ -51,11 +51,9 @@ def joined(text: str | list[str]) -> str:
 
 
 def formula(tex: str, options: dict) -> str:
-    """Return a formula as MathJax finds it."""
-    tex = html.escape(tex)
-    return (
-        rf'<span class="math">\[{tex}\]</span>' if options["display_mode"] else rf'<span class="math">\({tex}\)</span>'
-    )
+    """Return a formula between the signs by which MathJax knows it."""
+    start, end = (r"\[", r"\]") if options["display_mode"] else (r"\(", r"\)")
+    return f"{start}{html.escape(tex)}{end}"
 
 
 MARKDOWN = (
@@ -128,7 +126,8 @@ class Deck:
     def math(self, cell: dict, chapter: str, pattern: str | None) -> list[str]:
         """Return the displayed formulas of a cell of text."""
         found = DISPLAYED.findall(joined(cell["source"])) if cell["cell_type"] == "markdown" else []
-        return [formula(tex, {"display_mode": True}) for tex in found if not pattern or re.search(pattern, tex)]
+        shown = [formula(tex, {"display_mode": True}) for tex in found if not pattern or re.search(pattern, tex)]
+        return [f'<div class="math block">{tex}</div>' for tex in shown]
 
     def text(self, cell: dict, chapter: str, pattern: str | None) -> list[str]:
         """Return what a cell printed, or those of its lines that match."""
