@@ -1,4 +1,4 @@
-"""What Jupyter Book lacks: links that follow forks, MyST in comments, sources cited by address, seconds, our MathJax."""
+"""What Jupyter Book lacks: links that follow forks, MyST in comments, sources cited by address, MathJax of our own."""
 
 import importlib.util
 import json
