@@ -1,15 +1,19 @@
-# make book | test | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
+# make book | slides | test | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
 PYTHON ?= python3
 BIN := .venv/bin
 NAME ?=
 JS := $(wildcard vitnb/figures/*.js book/assets/*.js tests/*.mjs)
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=300
 
-.PHONY: book test gpu notebooks lint format lab results clean lock
+.PHONY: book slides test gpu notebooks lint format lab results clean lock
 
 book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
 	@echo "The book: $(CURDIR)/_build/html/index.html"
+
+# The decks are built with the book; this prints them, too.
+slides: book
+	@$(BIN)/python tools/print_slides.py
 
 # loadfile keeps a notebook's cells in one process and in order; the notebooks, which take longest, start first.
 # One thread each: two processes with two threads each train three times slower on two cores.
