@@ -1,11 +1,11 @@
-# make book | slides | test | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
+# make book | slides | test | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
 PYTHON ?= python3
 BIN := .venv/bin
 NAME ?=
 JS := $(wildcard vitnb/figures/*.js book/assets/*.js tests/*.mjs)
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=300
 
-.PHONY: book slides test gpu notebooks lint format lab results clean lock
+.PHONY: book slides test jax gpu notebooks lint format lab results clean lock
 
 book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
@@ -19,6 +19,9 @@ slides: book
 # One thread each: two processes with two threads each train three times slower on two cores.
 test: lint book
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest book tests $(NBVAL) -n 2 --dist loadfile --no-loadscope-reorder
+
+# The appendix on JAX: what it needs is large, and nothing else needs it.
+jax: .venv/jax
 
 gpu: .venv/ready
 	@$(BIN)/python -m pytest book $(NBVAL)
@@ -50,6 +53,11 @@ clean:
 	@echo "Setting up .venv: several minutes the first time (PyTorch is large)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/jax: .venv/ready requirements-jax.txt
+	@echo "Adding JAX to .venv: about 500 MB"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-jax.txt
 	@touch $@
 
 lock:

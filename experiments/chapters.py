@@ -20,7 +20,11 @@ CONFIG = {"data": "fashion_mnist", "device": "cpu", "threads": THREADS}
 
 def run() -> dict:
     clothes()
-    chapters = [ROOT / "book" / "index.ipynb", *sorted((ROOT / "book").glob("[0-9]*.ipynb"))]
+    chapters = [
+        ROOT / "book" / "index.ipynb",
+        *sorted((ROOT / "book").glob("[0-9]*.ipynb")),
+        ROOT / "book" / "jax.ipynb",
+    ]
     return {way: {path.stem: seconds(path, fast) for path in chapters} for way, fast in (("full", ""), ("fast", "1"))}
 
 

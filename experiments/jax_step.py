@@ -64,9 +64,9 @@ def run() -> dict:
         images = torch.randn(batch, sizes["in_chans"], sizes["img_size"], sizes["img_size"])
         labels = torch.randint(10, (batch,))
         ours = step_of_jax(names, model, images, labels)
-        start = time.perf_counter()
+        start = time.process_time()
         ours()
-        result["compile_seconds"][size] = round(time.perf_counter() - start, 1)
+        result["compile_seconds"][size] = round(time.process_time() - start, 1)  # of the processor
         result["parameters"][size] = sum(p.numel() for p in model.parameters())
         steps = {"PyTorch": step_of_torch(model, images, labels), "JAX": ours}
         result["step"][size] = race(steps, ROUNDS, chance)

@@ -1,5 +1,6 @@
 """The stored notebooks, where nbval does not look, and the tool that stores them."""
 
+import importlib.util
 import json
 import re
 import sys
@@ -186,3 +187,43 @@ def test_every_kind_of_damage_is_seen(change):
     assert complaints(notebook, "one.ipynb") == []
     change(notebook)
     assert complaints(notebook, "one.ipynb")
+
+
+def test_a_notebook_that_cannot_run_here_is_left_out_aloud(monkeypatch, capsys):
+    ran = []
+    monkeypatch.setattr(notebooks, "run", lambda path, *rest, **more: ran.append(path.stem) or [])
+    monkeypatch.setitem(notebooks.NEEDS, "jax", (("no_such_package",), "make jax adds it"))
+    monkeypatch.setattr("sys.argv", ["notebooks.py"])
+    assert notebooks.main() == 0
+    assert "book/jax.ipynb: LEFT OUT, it needs no_such_package (make jax adds it)" in capsys.readouterr().out
+    assert "jax" not in ran and "01-patchify" in ran
+    monkeypatch.setattr("sys.argv", ["notebooks.py", "jax"])
+    with pytest.raises(SystemExit, match="jax needs no_such_package: make jax adds it"):
+        notebooks.main()
+
+
+def test_nbval_skips_it_with_a_reason(monkeypatch):
+    spec = importlib.util.spec_from_file_location("book_conftest", ROOT / "book" / "conftest.py")
+    conftest = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conftest)
+    marks = []
+
+    class Cell:
+        path = ROOT / "book" / "jax.ipynb"
+        add_marker = staticmethod(marks.append)
+
+    monkeypatch.setitem(notebooks.NEEDS, "jax", (("json", "no_such_package"), "make jax adds it"))
+    conftest.pytest_collection_modifyitems([Cell()])
+    assert [mark.kwargs["reason"] for mark in marks] == ["jax needs no_such_package: make jax adds it"]
+    monkeypatch.setitem(notebooks.NEEDS, "jax", (("json",), ""))
+    conftest.pytest_collection_modifyitems([Cell()])
+    assert len(marks) == 1
+
+
+def test_jax_changes_nothing_else():
+    lines = (ROOT / "requirements-jax.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if "==" in line)
+    assert lines.count("-c constraints.txt") == 1 and {"jax", "jaxlib", "flax", "optax"} <= pins.keys()
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in lines if line and not line.startswith(("#", "-c")))
+    ours = (ROOT / "constraints.txt").read_text().lower().replace("_", "-")
+    assert not [name for name in pins if re.search(rf"^{name}==", ours, re.MULTILINE)]

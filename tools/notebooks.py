@@ -13,6 +13,7 @@ import argparse
 import difflib
 import hashlib
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -46,6 +47,8 @@ WIDGETS, VIEW = "application/vnd.jupyter.widget-state+json", "application/vnd.ju
 # What a notebook may weigh, in bytes, and the live figures in it: in a page with a whole model, all of that.
 MAX_BYTES, MAX_STATE = 2_000_000, 600_000
 WITH_MODEL = ("index", "08-looking-inside")
+# What a notebook needs beside requirements.txt, and the command that adds it.
+NEEDS = {"jax": (("jax", "flax", "optax"), "make jax adds it")}
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:home|mnt|opt|private|root|tmp|Users|usr|var|work|content)/\w")
 
 
@@ -238,6 +241,12 @@ def choose(names: list[str]) -> list[Path]:
     return [path for path in every if not names or path.stem in names]
 
 
+def missing(name: str) -> str:
+    """Return the package that the notebook with this name needs and that is not installed, or nothing."""
+    packages, _ = NEEDS.get(name, ((), ""))
+    return next((package for package in packages if importlib.util.find_spec(package) is None), "")
+
+
 def main() -> int:
     """Execute the notebooks that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -247,6 +256,11 @@ def main() -> int:
     arguments = parser.parse_args()
     failed = 0
     for path in choose(arguments.names):
+        if not arguments.figures and (absent := missing(path.stem)):
+            if arguments.names:
+                raise SystemExit(f"{path.stem} needs {absent}: {NEEDS[path.stem][1]}")
+            print(f"{path.relative_to(ROOT)}: LEFT OUT, it needs {absent} ({NEEDS[path.stem][1]})", flush=True)
+            continue
         start = time.perf_counter()
         found = run(path, arguments.check, figures=arguments.figures)
         print(f"{path.relative_to(ROOT)}: {time.perf_counter() - start:.0f} s", *found, sep="\n", flush=True)
