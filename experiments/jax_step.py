@@ -1,7 +1,7 @@
 """A training step of the same ViT in PyTorch and in JAX, on one CPU thread: seconds, and their ratio.
 
 Both start from the same weights and use the same recipe (clip, AdamW, decay on matrices only).
-The model and the step in JAX are those of the appendix, run from its cells. Rounds are interleaved.
+The model and both steps are those of the appendix, run from its cells. Rounds are interleaved.
 Needs JAX: make jax.
 """
 
@@ -11,10 +11,10 @@ import os
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from experiments import ROOT
@@ -68,37 +68,28 @@ def run() -> dict:
         ours()
         result["compile_seconds"][size] = round(time.process_time() - start, 1)  # of the processor
         result["parameters"][size] = sum(p.numel() for p in model.parameters())
-        steps = {"PyTorch": step_of_torch(model, images, labels), "JAX": ours}
+        steps = {"PyTorch": step_of_torch(names, model, images, labels), "JAX": ours}
         result["step"][size] = race(steps, ROUNDS, chance)
         print(size, result["step"][size], flush=True)
     return result
 
 
-def step_of_torch(model: ViT, images: Tensor, labels: Tensor) -> Callable[[], None]:
+def step_of_torch(names: dict[str, Any], model: ViT, images: Tensor, labels: Tensor) -> Callable[[], Tensor]:
     optimizer = torch.optim.AdamW(decay_groups(model, 0.05), LR, fused=True)
-
-    def one() -> None:
-        loss = F.cross_entropy(model(images), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-    return one
+    return partial(names["torch_step"], model, optimizer, images, labels)
 
 
 def step_of_jax(names: dict[str, Any], model: ViT, images: Tensor, labels: Tensor) -> Callable[[], None]:
-    """The appendix's compiled step, from a copy of the model's weights; it waits for its result."""
+    """The compiled step, from a copy of the model's weights; it waits for its result."""
     import jax
-    import jax.numpy as jnp
     from flax import nnx
 
     ours = names["from_vitnb"](model, names["ViT"](model.config, nnx.Rngs(0)))
     ours.train()
-    state, x, y = names["adamw"](ours, LR), names["nhwc"](images), jnp.asarray(labels.numpy())
+    state, batch = names["adamw"](ours, LR), names["to_jax"](images, labels)
 
     def one() -> None:
-        loss = names["step"](ours, state, x, y)
+        loss = names["step"](ours, state, *batch)
         jax.block_until_ready((loss, nnx.state(ours)))
 
     return one

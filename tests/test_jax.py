@@ -105,7 +105,7 @@ def test_what_is_timed_is_the_same_step():
     images, labels = torch.randn(8, 1, 16, 16), torch.arange(8)
     kept = []
     names = BOOK | {"from_vitnb": lambda *given: kept.append(BOOK["from_vitnb"](*given)) or kept[0]}
-    ours, theirs = step_of_jax(names, model, images, labels), step_of_torch(model, images, labels)
+    ours, theirs = step_of_jax(names, model, images, labels), step_of_torch(BOOK, model, images, labels)
     before = BOOK["worst"](model, kept[0], images)
     for _ in range(3):
         ours()
