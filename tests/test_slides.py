@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from driver import ink
 from playwright.sync_api import expect
 from print_slides import print_deck
-from test_extension import PAGE, build
+from test_extension import build
 
 ROOT = Path(__file__).resolve().parents[1]
 DECKS = slides.decks(ROOT)
@@ -161,13 +161,28 @@ def test_a_deck_that_asks_for_what_is_not_there_is_an_error(tmp_path, text, word
     assert [word for word in words if word not in str(error.value)] == []
 
 
+def build_with_deck(folder, body):
+    """Build a book with one page, which lists its decks, and one deck."""
+    shutil.copytree(ROOT / "vitnb" / "figures", folder / "vitnb" / "figures")
+    (folder / "classroom" / "slides").mkdir(parents=True)
+    (folder / "classroom" / "slides" / "one.md").write_text(SOUND.format(body=body))
+    return build(folder, "# One\n\n<!-- :::{slide-decks}\n-->\n<!-- ::: -->\n")
+
+
 def test_the_strict_build_stops_at_an_unknown_cell(tmp_path):
-    shutil.copytree(ROOT / "vitnb" / "figures", tmp_path / "vitnb" / "figures")
-    (tmp_path / "classroom" / "slides").mkdir(parents=True)
-    (tmp_path / "classroom" / "slides" / "one.md").write_text(SOUND.format(body="{{ 1a2b3c4d code }}"))
-    result = build(tmp_path, PAGE)
+    result = build_with_deck(tmp_path, "{{ 1a2b3c4d code }}")
     assert result.returncode != 0
     assert "slides/one.md" in result.stderr and "1a2b3c4d" in result.stderr
+
+
+def test_a_page_can_list_the_decks(tmp_path):
+    result = build_with_deck(tmp_path, "More words.")
+    assert result.returncode == 0, result.stderr
+    site = tmp_path / "_build" / "html"
+    links = re.findall(r'<a [^>]*href="\.\./slides/one\.html"', (site / "book" / "one.html").read_text())
+    assert len(links) == 3  # of its chapter, among all of the first page, and in the list
+    for file in re.findall(r'(?:src|href)="([^"?#:]+)"', (site / "slides" / "one.html").read_text()):
+        assert (site / "slides" / file).exists(), file
 
 
 # ---- In the browser

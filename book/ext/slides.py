@@ -294,7 +294,7 @@ class SlideDecks(SphinxDirective):
         items = []
         for deck in decks(Path(self.env.srcdir)):
             self.env.note_dependency(str(deck))
-            link = nodes.reference("", title_of(deck), refuri=address(self.env.docname, deck))
+            link = nodes.reference("", title_of(deck), refuri=address(self.env.docname, deck), internal=True)
             items.append(nodes.list_item("", nodes.paragraph("", "", link)))
         return [nodes.bullet_list("", *items)]
 
