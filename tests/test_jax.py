@@ -90,6 +90,16 @@ def test_a_wrong_shape_is_not_broadcast():
         BOOK["from_vitnb"](theirs, BOOK["ViT"](changed(theirs.config, num_classes=9), nnx.Rngs(0)))
 
 
+def test_the_copy_shares_no_memory():
+    """jnp.asarray may: then PyTorch's optimizer, which works in place, would train both models."""
+    theirs, ours, images = both(SIZES["32/8"])
+    before = np.asarray(ours(BOOK["nhwc"](images)))
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.zero_()
+    np.testing.assert_array_equal(np.asarray(ours(BOOK["nhwc"](images))), before)
+
+
 def test_twenty_losses_follow_pytorch():
     torch.manual_seed(0)
     losses = BOOK["twenty"](data.load(), ViTConfig(patch_size=7, depth=2, pos_std=1.0))
