@@ -198,7 +198,7 @@ def test_a_notebook_that_cannot_run_here_is_left_out_aloud(monkeypatch, capsys):
     assert "book/jax.ipynb: LEFT OUT, it needs no_such_package (make jax adds it)" in capsys.readouterr().out
     assert "jax" not in ran and "01-patchify" in ran
     monkeypatch.setattr("sys.argv", ["notebooks.py", "jax"])
-    with pytest.raises(SystemExit, match="jax needs no_such_package: make jax adds it"):
+    with pytest.raises(SystemExit, match="jax.ipynb needs no_such_package: make jax adds it"):
         notebooks.main()
 
 
@@ -214,7 +214,7 @@ def test_nbval_skips_it_with_a_reason(monkeypatch):
 
     monkeypatch.setitem(notebooks.NEEDS, "jax", (("json", "no_such_package"), "make jax adds it"))
     conftest.pytest_collection_modifyitems([Cell()])
-    assert [mark.kwargs["reason"] for mark in marks] == ["jax needs no_such_package: make jax adds it"]
+    assert [mark.kwargs["reason"] for mark in marks] == ["jax.ipynb needs no_such_package: make jax adds it"]
     monkeypatch.setitem(notebooks.NEEDS, "jax", (("json",), ""))
     conftest.pytest_collection_modifyitems([Cell()])
     assert len(marks) == 1

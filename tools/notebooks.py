@@ -258,7 +258,7 @@ def main() -> int:
     for path in choose(arguments.names):
         if not arguments.figures and (absent := missing(path.stem)):
             if arguments.names:
-                raise SystemExit(f"{path.stem} needs {absent}: {NEEDS[path.stem][1]}")
+                raise SystemExit(f"{path.name} needs {absent}: {NEEDS[path.stem][1]}")
             print(f"{path.relative_to(ROOT)}: LEFT OUT, it needs {absent} ({NEEDS[path.stem][1]})", flush=True)
             continue
         start = time.perf_counter()
