@@ -445,17 +445,19 @@ def slide(title: str, *shown: str) -> Place:
     return Place(f"slide {title!r} with {', '.join(shown) or 'its words'}", there)
 
 
-def result(name: str, *keys: str) -> Place:
-    """A stored result that holds something under these keys, and the script that made it."""
+def result(name: str, key: str) -> Place:
+    """A stored result that has something under this key, at any depth, and the script that measured it."""
+
+    def held(found: object) -> bool:
+        parts = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+        return bool(isinstance(found, dict) and found.get(key)) or any(map(held, parts))
 
     def there() -> bool:
         path = ROOT / "book" / "results" / f"{name}.json"
-        found = json.loads(path.read_text())["result"] if path.exists() else {}
-        for key in keys:
-            found = found.get(key, {})
-        return bool(found) and (ROOT / "experiments" / f"{name}.py").exists()
+        stored = path.exists() and held(json.loads(path.read_text())["result"])
+        return stored and (ROOT / "experiments" / f"{name}.py").exists()
 
-    return Place(f"result {name} {'/'.join(keys)}", there)
+    return Place(f"result {name} with {key}", there)
 
 
 def source(key: str, chapter: str) -> Place:
@@ -511,8 +513,8 @@ TRAINING_RUN = [
     cell(f"{TRAINING}:textbook-image", r"resize\(boot, \[96, 96\]\)"),
     cell(f"{TRAINING}:textbook-code", r'data\.result\("textbook"\)'),
     cell(f"{TRAINING}:textbook-figure", r"axis\.plot"),
-    result("textbook", "textbook", "test_accuracy_by_epoch"),
-    result("ladder", "rungs", "the textbook"),
+    result("textbook", "test_accuracy_by_epoch"),
+    result("ladder", "the textbook"),
 ]
 CLS = [importable("vitnb.ClsToken"), cell(f"{POOLING}:b1c82a6c", r"class ClsToken.*nn\.Parameter.*expand.*x\[:, 0\]")]
 TABLE = [
@@ -552,7 +554,9 @@ SEEDS = {
     "1 run of PatchEmbedding, JAX": [cell("jax:same", r"VALID")],
     "1 MLP: GELU and dropout": [cell(f"{BLOCKS}:994279fe", r"GELU"), source("hendrycks2016gelu", BLOCKS)],
     "1 class ViTMLP, PyTorch": MLP_,
-    "1 class ViTMLP, JAX": [cell("jax:model-blocks", r"class MLP\(nnx\.Module\).*[Dd]ropout")],
+    "1 class ViTMLP, JAX": [
+        cell("jax:model-mlp", r"class MLP\(nnx\.Module\).*drop\(self\.activation.*drop\(self\.fc2")
+    ],
     "1 pre-norm against post-norm": [*PRE_NORM, *POST_NORM, source("xiong2020layer", BLOCKS), result("norms", "arms")],
     "1 class ViTBlock, PyTorch": PRE_NORM,
     "1 class ViTBlock, JAX": [cell("jax:model-blocks", r"class PreNormBlock.*self\.norm1\(x\)")],
@@ -566,9 +570,9 @@ SEEDS = {
     "1 training, JAX": [
         cell("jax:model-step", r"value_and_grad"),
         cell("jax:twenty-run", r"fashion_mnist"),
-        result("jax_step"),
+        result("jax_step", "96/16 512x2"),
     ],
-    "1 discussion: against a CNN": [cell(f"{TRAINING}:cnn-figure", r"errorbar|spread|plot"), result("cnn")],
+    "1 discussion: against a CNN": [cell(f"{TRAINING}:cnn-figure", r"errorbar|spread|plot"), result("cnn", "CNN")],
     "1 discussion: equivariance and locality": [cell(f"{POSITIONS}:afb64289", r"equivariant")],
     "1 discussion: DeiT": [source("touvron2021training", VIT)],
     "1 discussion: quadratic in tokens": [cell(f"{PATCHES}:728675d8", r"4 \* N\*\*2 \* D")],
@@ -580,13 +584,13 @@ SEEDS = {
     "1 exercise 2: the average of the patches": [
         exercise("5.2", r"average.*patches"),
         cell(f"{POOLING}:12a8ff8f", r"train\("),
-        result("pools", "accuracy", "patch mean"),
+        result("pools", "patch mean"),
     ],
     "1 exercise 3: better hyper-parameters": [
         cell(f"{TRAINING}:ladder-figure", r"rungs"),
         cell(f"{TRAINING}:8fa0a5b8", r"Exercise 7\.5: a better recipe"),
         cell(f"{TRAINING}:21239ebd", r"# change me"),
-        result("five_minutes"),
+        result("five_minutes", "test_accuracy"),
     ],
     # the slides: each has one here, with the chapter's own cell on it
     "2 slide: could it also do vision?": [slide("The Vision Transformer in one lecture")],
@@ -603,7 +607,7 @@ SEEDS = {
     "2 slide: the contract": [slide("A contract: the shape does not change", f"{VIT}:16c009b3")],
     "2 slide: the whole ViT": [slide("The whole model", f"{VIT}:3918a267")],
     "2 slide: training": [
-        slide("Training: the textbook's recipe", f"{TRAINING}:ladder-figure", f"{TRAINING}:textbook-code"),
+        slide("Training: the textbook's recipe", f"{TRAINING}:textbook-image", f"{TRAINING}:textbook-code"),
         slide("Does it beat a CNN?", f"{TRAINING}:cnn-figure"),
     ],
     "2 slide: recap": [slide("What to remember")],
@@ -677,7 +681,7 @@ MISTAKES = {
         cell(f"{POSITIONS}:908c1284", r"std in \(0\.02, 1\.0\)"),
         result("positions", "accuracy"),
     ],
-    "0: plain SGD": [result("recipes"), cell(f"{TRAINING}:recipe-figure", r"RecipeExplorer")],
+    "0: plain SGD": [result("recipes", "plain SGD, rate 0.1"), cell(f"{TRAINING}:recipe-figure", r"RecipeExplorer")],
     "0: hours of training": [cell(f"{TRAINING}:textbook-code", r"minutes")],
     "0: sizes that do not divide": [
         cell(f"{PATCHES}:4bda0db6", r"96:"),
@@ -686,7 +690,7 @@ MISTAKES = {
     "1: cls is projected from pixels": [cell(f"{POOLING}:c719d674", r"the same for every")],
     "1: convolution is invariant": [cell(f"{POSITIONS}:afb64289", r"conv\(shifted\), moves_along")],
     "1: quadratic in the image size": [cell(f"{PATCHES}:e820e1fc", r"N2 == 4 \* N1")],
-    "1: only large data helps": [source("beyer2022better", POOLING), result("cnn")],
+    "1: only large data helps": [source("beyer2022better", POOLING), result("cnn", "CNN")],
     "1: a global dropout rate": [cell("jax:global-rate", r"emb_dropout")],
     "1: SAME padding": [cell("jax:same", r"SAME")],
     "1: positions of 0.01 against 1": [cell("jax:positions", r"torch\.randn.*initializers\.normal")],
