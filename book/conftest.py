@@ -9,5 +9,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         name = item.path.stem
         if item.path.suffix == ".ipynb" and missing(name):
-            reason = f"{name}.ipynb needs {missing(name)}: {NEEDS[name][1]}"
+            reason = (
+                f"{name}.ipynb needs {missing(name)}: {NEEDS[name][1]}"
+            )
             item.add_marker(pytest.mark.skip(reason=reason))

@@ -132,7 +132,7 @@ def test_a_record_took_no_less_time_than_its_runs(name):
     """A run that went on from a checkpoint once reported its last start alone."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     side_by_side = 2 if name == "hour" else 1
-    assert record["seconds"] >= trained_seconds(record["result"]) / side_by_side
+    assert record["seconds"] + 0.1 >= trained_seconds(record["result"]) / side_by_side  # both are rounded
 
 
 def trained_seconds(value):

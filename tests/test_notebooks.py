@@ -9,8 +9,10 @@ from pathlib import Path
 import nbformat
 import notebooks
 import pytest
+import vitbook
 import yaml
 from IPython.core.interactiveshell import InteractiveShell
+from pybtex.database import parse_file
 
 ROOT = Path(__file__).resolve().parents[1]
 STORED = notebooks.choose([])
@@ -227,3 +229,34 @@ def test_jax_changes_nothing_else():
     assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in lines if line and not line.startswith(("#", "-c")))
     ours = (ROOT / "constraints.txt").read_text().lower().replace("_", "-")
     assert not [name for name in pins if re.search(rf"^{name}==", ours, re.MULTILINE)]
+
+
+CITATION = re.compile(r"\[\(?(?P<who>[A-Z][^\[\]\d]*), (?P<year>(?:19|20)\d\d)[^\[\]]*\]\((?P<where>[^)\s]+)\)")
+SOURCES = {vitbook.address(entry): entry for entry in parse_file(ROOT / "book" / "references.bib").entries.values()}
+
+
+def wrong_citations(text: str) -> list[str]:
+    """Return the citations in a Markdown text that do not lead to the paper that they name."""
+    keys = "|".join(re.escape(entry.key) for entry in SOURCES.values())
+    found = [f"{link} leads nowhere outside the book" for link in re.findall(rf"\]\(#(?:{keys})\)", text)]
+    for cited in CITATION.finditer(text):
+        entry = SOURCES.get(cited["where"])
+        if entry is None:
+            found.append(f"{cited[0]} is no address in book/references.bib")
+        elif entry.fields["year"] != cited["year"] or entry.persons["author"][0].last_names[-1] not in cited["who"]:
+            found.append(f"{cited[0]} leads to {entry.key}")
+    return found
+
+
+@pytest.mark.parametrize("path", [*STORED, ROOT / "book" / "glossary.md"], ids=[*IDS, "glossary.md"])
+def test_a_citation_leads_to_its_paper_outside_the_book_too(path):
+    cells = nbformat.read(path, 4).cells if path.suffix == ".ipynb" else []
+    texts = [cell.source for cell in cells if cell.cell_type == "markdown"] or [path.read_text()]
+    assert [wrong for text in texts for wrong in wrong_citations(text)] == []
+
+
+def test_a_wrong_citation_is_seen():
+    right = "[(Xiao et al., 2017)](https://arxiv.org/abs/1708.07747)"
+    assert wrong_citations(f"{right}, [(Wightman, 2019, table 1)](https://doi.org/10.5281/zenodo.4414861)") == []
+    for where in ("#xiao2017fashion", "#anything", "https://arxiv.org/abs/2106.14881", "https://example.org"):
+        assert wrong_citations(right.replace("https://arxiv.org/abs/1708.07747", where))

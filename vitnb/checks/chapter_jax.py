@@ -73,7 +73,8 @@ def _why(p: int, C: int, said: float) -> str:
     "compiled(model)",
     "Which of the two, jax.jit or nnx.jit, puts a changed counter back into the model? And of which models does it do "
     "so: of those that it is given, or also of those that it finds outside?",
-    "The compiled function takes the model and x. The function that comes out takes x only, and hands the model on each time.",
+    "The compiled function takes the model and x. The function that comes out takes x only, and hands the model on "
+    "each time.",
 )
 def _compiled(answer: Callable) -> str:
     jax, nnx = _jax()
