@@ -46,7 +46,7 @@ def test_a_folded_solution_is_the_one_that_was_checked(name):
             assert body == checked.get(function), f"{function} is another one in the solutions"
 
 
-@pytest.mark.parametrize("before, after", zip(NUMBERED, NUMBERED[1:], strict=False))
+@pytest.mark.parametrize("before, after", list(zip(NUMBERED, NUMBERED[1:], strict=False)))
 def test_next_is_the_next_chapter(before, after):
     said = re.search(r"\*\*Next:\*\*(.*)", text(before))
     assert said and f"({after}.ipynb)" in said[1]
