@@ -70,11 +70,11 @@ def assert_numbers(figure, **sizes):
     expect(status).to_contain_text(f"{cost['tokens']:,} tokens: ")
     expect(status).to_contain_text(f"{share}\u00a0% of them between tokens")
     expect(status).to_contain_text(f"equal at {6 * explorer.width:,} tokens")
-    facts = figure.locator("dl").inner_text()
-    assert f"{cost['weights']:,}" in facts
+    facts = figure.locator("dl")  # expect waits: a figure draws at the next frame
+    expect(facts).to_contain_text(f"{cost['weights']:,}")
     unit, name = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if 4 * cost["maps"] >= u)
     three_digits = float(f"{4 * cost['maps'] / unit:.3g}")
-    assert f"{three_digits:,g}\u00a0{name}" in facts
+    expect(facts).to_contain_text(f"{three_digits:,g}\u00a0{name}")
     assert figure.get_by_role("img").get_attribute("aria-label").endswith(status.inner_text())
 
 
