@@ -495,6 +495,17 @@ def test_table_of_answers(number):
         print(f"  - {text.split(' Hint: ')[0]}")
 
 
+MISTAKES = [(number, message) for number in NUMBERS for message in engine.EXERCISES[number].mistakes]
+
+
+@pytest.mark.parametrize(("number", "message"), MISTAKES)
+def test_every_mistake_gets_its_own_message(number, message):
+    result, text = verdict(number, engine.EXERCISES[number].mistakes[message])
+    assert result is False
+    for part in re.split(r"{[^}]*}", message):  # what stands in braces is filled in from the case
+        assert " ".join(part.split()) in text
+
+
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_answer_breaks_a_check(number, name):

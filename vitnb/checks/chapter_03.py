@@ -5,62 +5,53 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitnb import clinic
 from vitnb.attention import MultiHeadAttention
 from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, number, tensor_like
+from vitnb.checks.kinds import compute, judge
+from vitnb.clinic import attend
 from vitnb.positions import sincos_table
 
-
-@exercise(
+compute(
     "3.1",
     "my_attention(q, k, v)",
     "Three steps: scores (B, h, T, T), weights whose rows sum to 1, and the weighted values (B, h, T, d). Which two "
     "axes of k change places so that a query can meet every key?",
     "A row of scores belongs to one query and runs over all keys: that is the axis to be normalised. The divisor is "
     "the root of the length of a query, not of all heads together.",
-)
-def _attention(answer: Callable) -> str:
-    for B, h, T, d in ((2, 3, 5, 7), (1, 5, 11, 6), (3, 1, 4, 9)):
-        q, k, v = fresh(3, B, h, T, d)
-        wanted = F.scaled_dot_product_attention(q, k, v)
-        result = tensor_like(call(answer, q, k, v), wanted)
-        if not close(result, wanted):
-            raise Wrong(_attention_mistake(result, q, k, v))
-    return "equal to F.scaled_dot_product_attention to 1e-5, for 3 sizes with 3, 5 and 1 heads."
-
-
-def _attention_mistake(result: Tensor, q: Tensor, k: Tensor, v: Tensor) -> str:
-    h, T, d = q.shape[1:]
-    raw = q @ k.mT  # (B, h, T, T)
-    scores = raw / d**0.5
-    mistakes = {
-        "The scores are not divided: their spread grows with the width of a head.": raw.softmax(-1) @ v,
+    cases=lambda: (fresh(3, *size) for size in ((2, 3, 5, 7), (1, 5, 11, 6), (3, 1, 4, 9))),
+    reference=F.scaled_dot_product_attention,
+    mistakes={
+        "The scores are not divided: their spread grows with the width of a head.": attend.undivided,
         "The softmax runs over the tokens that ask (dim=-2): your columns sum to 1, the rows do not.": (
-            scores.softmax(-2) @ v
+            attend.softmax_over_queries
         ),
         "The softmax runs over the heads: each token's weights are shared out among heads, not tokens.": (
-            scores.softmax(1) @ v
+            attend.softmax_over_heads
         ),
         "The scores are divided by the root of all features together, not by that of one head.": (
-            (raw / (h * d) ** 0.5).softmax(-1) @ v
+            attend.divided_for_all_heads
         ),
-        "The scores are divided by the root of the number of tokens.": (raw / T**0.5).softmax(-1) @ v,
-        "The scores are divided by the width itself: its root is wanted.": (raw / d).softmax(-1) @ v,
-        "The scores are multiplied by the root, where they should be divided.": (raw * d**0.5).softmax(-1) @ v,
-        "The softmax is missing: the values are mixed with the scores themselves.": scores @ v,
-        "You divide the weights after the softmax: the rows do not sum to 1.": raw.softmax(-1) @ v / d**0.5,
-        "Queries and keys have changed places: row i should hold what token i asks.": scores.mT.softmax(-1) @ v,
-        "You mix the keys, not the values.": scores.softmax(-1) @ k,
-    }
-    for message, wrong in mistakes.items():
-        if close(result, wrong):
-            return message
-    off = (result - F.scaled_dot_product_attention(q, k, v)).abs().max()
-    return f"Your result is off by up to {off:.2g}. Print the sums of the rows of your weights: are they all 1?"
+        "The scores are divided by the root of the number of tokens.": attend.divided_for_the_tokens,
+        "The scores are divided by the width itself: its root is wanted.": attend.divided_without_root,
+        "The scores are multiplied by the root, where they should be divided.": attend.multiplied,
+        "The softmax is missing: the values are mixed with the scores themselves.": attend.no_softmax,
+        "You divide the weights after the softmax: the rows do not sum to 1.": attend.divided_after_softmax,
+        "Queries and keys have changed places: row i should hold what token i asks.": (
+            attend.queries_and_keys_exchanged
+        ),
+        "You mix the keys, not the values.": attend.keys_mixed,
+    },
+    otherwise=lambda result, wanted, *_: (
+        f"Your result is off by up to {(result - wanted).abs().max():.2g}. Print the sums of the rows of your "
+        "weights: are they all 1?"
+    ),
+    right="equal to F.scaled_dot_product_attention to 1e-5, for 3 sizes with 3, 5 and 1 heads.",
+)
 
 
 @exercise(
@@ -235,84 +226,6 @@ class _Stepwise(MultiHeadAttention):
         return torch.stack([_parts(self, one[None])[0].sum(0) for one in x]) + self.proj.bias
 
 
-class _Crossed(MultiHeadAttention):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.transpose(0, 1)).transpose(0, 1)
-
-
-class _Merged(MultiHeadAttention):
-    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        B, h, T, d = q.shape
-        return super().attend(q, k, v).reshape(B, T, h, d).transpose(1, 2)
-
-
-class _SplitByView(MultiHeadAttention):
-    def forward(self, x: Tensor) -> Tensor:
-        B, T, D = x.shape
-        q, k, v = (t.reshape(B, self.num_heads, T, self.head_dim) for t in self.qkv(x).chunk(3, dim=-1))
-        return self.proj(self.attend(q, k, v).transpose(1, 2).reshape(B, T, D))
-
-
-class _Alone(MultiHeadAttention):
-    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return v
-
-
-class _BackOnly(MultiHeadAttention):
-    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-
-class _AllTogether(MultiHeadAttention):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.reshape(1, -1, x.shape[2])).reshape(x.shape)
-
-
-class _FirstOfAll(MultiHeadAttention):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x[:1]).expand_as(x)
-
-
-class _Centred(MultiHeadAttention):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x - x.mean(0, keepdim=True))
-
-
-RIGHT = (MultiHeadAttention, _Torchs, _Stepwise)
-# What a reader is told about one that was let through.
-MUTANTS: dict[str, type[MultiHeadAttention]] = {
-    "in which tokens of different pictures attend to each other (batch_first)": _Crossed,
-    "whose heads are merged without the transpose": _Merged,
-    "whose heads are split by view alone": _SplitByView,
-    "in which every token hears itself alone": _Alone,
-    "in which a token hears only those before it": _BackOnly,
-    "that takes the whole batch for one long sequence": _AllTogether,
-    "that gives every picture the answer of the first": _FirstOfAll,
-    "that subtracts the mean over the batch first": _Centred,
-}
-
-
-@exercise(
-    "3.5",
-    "is_sound(layer, D)",
-    "Three questions: does every token hear of a change in another one of its picture? Does any other picture hear "
-    "of it? Does a new order of the tokens only change the order of the output?",
-    "Use random tokens with 2 or more pictures and a number of tokens unlike both the batch and D. Compare numbers "
-    "with a small tolerance, and look at each token and each picture, not at a mean.",
-)
-def _is_sound(answer: Callable) -> str:
-    h, D = 4, 24
-    rejected = sum(not _verdict(answer, _layer(kind, D, h), D) for kind in RIGHT)
-    missed = [symptom for symptom, kind in MUTANTS.items() if _verdict(answer, _layer(kind, D, h), D)]
-    if rejected or missed:
-        count = f"It rejects {rejected} of {len(RIGHT)} sound layers and lets {len(missed)} of {len(MUTANTS)} others "
-        example = f"through, for example one {missed[0]}." if missed else "through."
-        exact = " Sums in another order differ in the last digits: do you leave room for that?" if rejected else ""
-        exact = " Does it ever say True?" if rejected == len(RIGHT) and not missed else exact
-        raise Wrong(count + example + exact)
-    return f"it accepts {len(RIGHT)} sound layers and sees through {len(MUTANTS)} that run and are wrong."
-
-
 def _layer(kind: type[nn.Module], D: int, h: int) -> nn.Module:
     layer = kind(D, h).eval()
     for parameter in layer.parameters():
@@ -320,13 +233,34 @@ def _layer(kind: type[nn.Module], D: int, h: int) -> nn.Module:
     return layer
 
 
-def _verdict(answer: Callable, layer: nn.Module, D: int) -> bool:
-    result: Any = call(answer, layer, D)
-    if isinstance(result, Tensor) and result.ndim == 0:
-        result = result.item()
-    if not isinstance(result, (bool, np.bool_)):
-        raise Wrong(f"Your function returns {described(result)}: True or False is wanted.")
-    return bool(result)
+def _precise(rejected: list[str], missed: list[str]) -> str:
+    if len(rejected) == 3 and not missed:
+        return "Does it ever say True?"
+    return "Sums in another order differ in the last digits: do you leave room for that?" if rejected else ""
+
+
+judge(
+    "3.5",
+    "is_sound(layer, D)",
+    "Three questions: does every token hear of a change in another one of its picture? Does any other picture hear "
+    "of it? Does a new order of the tokens only change the order of the output?",
+    "Use random tokens with 2 or more pictures and a number of tokens unlike both the batch and D. Compare numbers "
+    "with a small tolerance, and look at each token and each picture, not at a mean.",
+    right={"the book's": MultiHeadAttention, "torch's own": _Torchs, "head after head": _Stepwise},
+    wrong={
+        symptom: kind
+        for symptom, kind in (
+            *clinic.of(MultiHeadAttention).items(),
+            ("lets every token attend to itself alone", attend.layer(attend.only_itself)),
+            ("lets a token attend only to those before it", attend.layer(attend.causal)),
+        )
+        if kind is not attend.Deleted
+    },
+    nouns=("sound layers", "others"),
+    given=lambda kind: (_layer(kind, 24, 4), 24),
+    more=_precise,
+    accepted="it accepts {right} sound layers and sees through {wrong} that run and are wrong.",
+)
 
 
 @exercise(

@@ -10,6 +10,7 @@ import copy
 import math
 import random
 import signal
+import sys
 import textwrap
 import threading
 import time
@@ -57,16 +58,19 @@ class Exercise:
     signature: str
     test: Callable[[Any], str]
     hints: tuple[str, str]
+    mistakes: dict[str, Callable]  # {message: a wrong answer that gets it}, where the form of the exercise has them
 
 
 EXERCISES: dict[str, Exercise] = {}
 
 
-def exercise(number: str, signature: str, hint1: str, hint2: str) -> Callable[[Callable], Callable]:
+def exercise(
+    number: str, signature: str, hint1: str, hint2: str, mistakes: dict[str, Callable] | None = None
+) -> Callable[[Callable], Callable]:
     """Register the decorated function as the test of an exercise."""
 
     def register(test: Callable[[Any], str]) -> Callable[[Any], str]:
-        EXERCISES[number] = Exercise(signature, test, (hint1, hint2))
+        EXERCISES[number] = Exercise(signature, test, (hint1, hint2), mistakes or {})
         return test
 
     return register
@@ -123,6 +127,15 @@ def number(value: Any) -> float:
     return float(value)
 
 
+def yes_or_no(value: Any) -> bool:
+    """Return True or False, of Python, NumPy or torch, as a bool, or raise Wrong: 1 and 0 are numbers."""
+    if isinstance(value, Tensor) and value.ndim == 0 and value.dtype == torch.bool:
+        value = value.item()
+    if not isinstance(value, (bool, np.bool_)):
+        raise Wrong(f"Your function returns {described(value)}: True or False is wanted.")
+    return bool(value)
+
+
 def tensor_like(value: Any, wanted: Tensor) -> Tensor:
     """Return value if it is a tensor with the shape and type of wanted and without NaN, or raise Wrong."""
     if not isinstance(value, Tensor):
@@ -158,6 +171,14 @@ def fresh(*shape: int) -> Tensor:
     generator = torch.Generator()
     generator.seed()
     return torch.randn(shape, generator=generator)
+
+
+def raised_by(error: BaseException, thing: Any) -> bool:
+    """Whether an error comes from inside a thing that the answer tried, not from the answer itself."""
+    module = getattr(thing, "__module__", type(thing).__module__)
+    file = getattr(sys.modules.get(module), "__file__", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    return file is not None and any(frame.filename == file for frame in frames)
 
 
 def _judge(number: str, task: Exercise, answer: Any) -> tuple[bool, str]:

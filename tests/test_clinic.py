@@ -1,0 +1,76 @@
+"""vitnb.clinic: every wrong version runs, is wrong, and is seen by the tests that it names, in a model of its own."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vitnb import MultiHeadAttention, PreNormBlock, ViT, ViTConfig, clinic
+from vitnb.clinic._build import PLACES
+
+CONFIG = ViTConfig(img_size=(12, 20), patch_size=4, in_chans=2, num_classes=7, embed_dim=24, depth=2, num_heads=3)
+IN_A_MODEL = [name for name, fault in clinic.FAULTS.items() if fault.replaces is ViT or fault.replaces in PLACES]
+
+
+@pytest.mark.parametrize("test", clinic.TESTS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "post"},
+        {"global_pool": "mean"},
+        {"global_pool": "attn"},
+        {"pos_embed": "sincos"},
+        {"pos_embed": "none"},
+        {"qkv_bias": False},
+        {"img_size": 28, "in_chans": 1, "embed_dim": 64, "num_heads": 4},
+    ],
+)
+def test_a_right_model_passes_the_six_tests(test, changes):
+    assert clinic.TESTS[test](ViT(replace(CONFIG, **changes)))
+
+
+@pytest.mark.parametrize("name", IN_A_MODEL)
+def test_each_fault_is_seen_by_the_tests_that_it_names(name):
+    model = clinic.build(name, CONFIG)
+    assert {test for test, passes in clinic.TESTS.items() if not passes(model)} == clinic.FAULTS[name].seen_by
+
+
+@pytest.mark.parametrize("name", IN_A_MODEL)
+def test_a_model_with_a_fault_takes_images_and_gives_logits(name):
+    torch.manual_seed(0)
+    assert clinic.build(name, CONFIG)(torch.randn(3, 2, 12, 20)).shape == (3, 7)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in IN_A_MODEL if clinic.FAULTS[n].replaces in (MultiHeadAttention, PreNormBlock)]
+)
+def test_all_but_the_fault_is_as_in_the_right_model(name):
+    torch.manual_seed(0)
+    right = ViT(CONFIG).state_dict()
+    torch.manual_seed(0)
+    wrong = clinic.build(name, CONFIG).state_dict()
+    assert right.keys() == wrong.keys()
+    assert all(torch.equal(right[key], wrong[key]) for key in right)
+
+
+def test_a_fault_that_no_model_can_have_names_none_of_the_tests():
+    for name, fault in clinic.FAULTS.items():
+        assert (fault.seen_by is None) == (name not in IN_A_MODEL), name
+
+
+def test_every_family_has_faults_and_every_symptom_is_one_thing():
+    assert {fault.family for fault in clinic.FAULTS.values()} <= set(clinic.FAMILIES)
+    for fault in clinic.FAULTS.values():
+        same = [other.name for other in clinic.FAULTS.values() if other.symptom == fault.symptom]
+        assert same == [fault.name]
+        assert fault.symptom and not fault.symptom.endswith(".")
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="fault must be one of .*, got 'typo'"):
+        clinic.build("typo", CONFIG)
+    with pytest.raises(ValueError, match="is a wrong PreNormBlock, and this config has none"):
+        clinic.build("normalise then add", replace(CONFIG, norm="post"))
+    with pytest.raises(ValueError, match="fault 'undivided' is there twice"):
+        clinic._fault.fault("words", MultiHeadAttention)(clinic.attend.undivided)

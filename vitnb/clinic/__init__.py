@@ -1,0 +1,18 @@
+"""The bug clinic: every wrong version in the book, once, each one difference away from the right one.
+
+A file a family: `cut` (images into patches), `place` (positions), `attend`,
+`wire` (blocks and norms), `pool` (from tokens to logits) and `train`. Checks,
+figures, experiments and tests take their wrong versions from here.
+
+    clinic.FAULTS["normalise then add"].symptom
+    clinic.build("normalise then add", ViTConfig())  # a model with that fault
+    clinic.of(PreNormBlock)                          # {symptom: wrong version}
+    {name: test(model) for name, test in clinic.TESTS.items()}
+"""
+
+from vitnb.clinic import attend, cut, place, pool, train, wire
+from vitnb.clinic._build import build
+from vitnb.clinic._fault import FAMILIES, FAULTS, Fault, of
+from vitnb.clinic._tests import TESTS
+
+__all__ = ["FAMILIES", "FAULTS", "TESTS", "Fault", "attend", "build", "cut", "of", "place", "pool", "train", "wire"]

@@ -1,0 +1,55 @@
+"""What the clinic knows of a wrong version, and the register of all of them."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from vitnb._validate import choice
+
+FAMILIES = ("cut", "place", "attend", "wire", "pool", "train")
+Version = TypeVar("Version", bound=Callable)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A wrong version of one part: what it is called, what it does, and which tests see it in a model.
+
+    symptom goes on after "a layer that ..."; seen_by names the tests of
+    clinic.TESTS that fail for a model with this fault, and is measured in
+    tests/test_clinic.py; None where no model can have it (an inverse, a
+    schedule, a resize).
+    """
+
+    name: str
+    family: str
+    symptom: str
+    seen_by: frozenset[str] | None
+    replaces: Any  # the right function or class
+    wrong: Callable
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(symptom: str, replaces: Any, seen_by: Iterable[str] | None = ()) -> Callable[[Version], Version]:
+    """Register the decorated function or class as a wrong version of `replaces`; its name in words is the fault's.
+
+    Raises: ValueError if the name is taken, or its file is no family.
+    """
+
+    def register(wrong: Version) -> Version:
+        name = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])|_", " ", wrong.__name__).lower()
+        family = choice("family", wrong.__module__.rpartition(".")[2], FAMILIES)
+        if name in FAULTS:
+            raise ValueError(f"fault {name!r} is there twice: use another name in {wrong.__module__}")
+        seen = None if seen_by is None else frozenset(seen_by)
+        FAULTS[name] = Fault(name, family, symptom, seen, replaces, wrong)
+        return wrong
+
+    return register
+
+
+def of(replaces: Any) -> dict[str, Callable]:
+    """All wrong versions of one function or class: {symptom: version}."""
+    return {fault.symptom: fault.wrong for fault in FAULTS.values() if fault.replaces is replaces}

@@ -1,0 +1,1 @@
+"""Wrong steps of a training: schedules, losses, gradients, parameter groups."""
