@@ -20,8 +20,8 @@ from vitnb._validate import switched_on
 
 
 def names() -> list[str]:
-    """Every script of this folder."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
+    """Every script of this folder; common.py is what they share."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py") if path.stem != "common")
 
 
 def result_path(name: str) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from experiments import checkpoint
+from experiments.common import checkpoint
 
 
 def kept(name: str) -> list[Path]:

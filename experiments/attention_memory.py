@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments import memory_of_this_process
+from experiments.common import memory_of_this_process
 
 TOKENS, HEADS, HEAD_DIM, RUNS, THREADS = [512, 1024, 2048, 4096], 4, 32, 3, 1
 SEEDS = [0]

@@ -11,13 +11,12 @@ from statistics import mean, stdev
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments import checkpoint, clothes
+from experiments.common import DEVICE, clothes, train
 from vitnb import ViT, ViTConfig, record_attention
 from vitnb.data import Dataset
-from vitnb.training import ProgressBar, Recipe, budget, fit
+from vitnb.training import Recipe, budget
 from vitnb.vit import count_parameters
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 MODEL = ViTConfig(
     patch_size=4,
     embed_dim=256,
@@ -63,9 +62,8 @@ def run() -> dict:
 
 def one(data: Dataset, recipe: Recipe) -> dict:
     """Train with one seed; a run that was interrupted goes on."""
-    torch.manual_seed(recipe.seed)
-    path = None if budget(False, True) else checkpoint(f"best-{recipe.seed}")
-    history = fit(ViT(MODEL).to(DEVICE), data, recipe, [ProgressBar()], path)
+    name = None if budget(False, True) else f"best-{recipe.seed}"
+    _, history = train(lambda: ViT(MODEL).to(DEVICE), data, recipe, name)
     each = history.seconds / recipe.epochs
     there = [epoch for epoch, accuracy in enumerate(history.test_accuracy, 1) if accuracy >= GOAL]
     return {

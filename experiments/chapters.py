@@ -11,7 +11,8 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from experiments import ROOT, clothes
+from experiments import ROOT
+from experiments.common import clothes
 
 THREADS = 1
 SEEDS = []  # each chapter sets its own

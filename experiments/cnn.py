@@ -13,16 +13,12 @@ from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from experiments import clothes
-from experiments.ladder import one, summary
-from experiments.peers import race
-from vitnb import ViT, ViTConfig
+from experiments.common import BEST, SMALL, clothes, plain_products, race, summary, trial
+from vitnb import ViT
 from vitnb.data import Dataset
 from vitnb.training import Recipe, Training
 
-MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
 RECIPE = Recipe(batch_size=64)
 PICTURES = [500, 2_500, 12_500, 60_000]
 STEPS = {  # for each number of pictures; about equally many seconds for all models, by the clock
@@ -34,7 +30,7 @@ SEEDS, ROUNDS = [0, 1, 2], 15
 CONFIG = {
     "device": "cpu",
     "data": "fashion_mnist",
-    "model": MODEL.to_dict(),
+    "model": SMALL.to_dict(),
     "recipe": asdict(RECIPE),
     "steps": STEPS,
     "pictures": PICTURES,
@@ -56,8 +52,8 @@ class CNN(nn.Module):
 
 
 ARMS = {
-    "ViT": lambda: ViT(MODEL),
-    "ViT, our best": lambda: ViT(replace(MODEL, stem="conv", global_pool="mean")),
+    "ViT": lambda: ViT(SMALL),
+    "ViT, our best": lambda: ViT(BEST),
     "CNN": CNN,
 }
 
@@ -79,7 +75,7 @@ def stepper(arm: str, data: Dataset) -> Callable[[], None]:
     training = Training(ARMS[arm]().train(), data, replace(RECIPE, epochs=100))
 
     def step() -> None:
-        with sdpa_kernel(SDPBackend.MATH):  # as in the runs
+        with plain_products():  # as in the runs
             training.advance()
 
     return step
@@ -92,8 +88,7 @@ def trials(data: Dataset, arm: str, pictures: int) -> dict:
     epochs = round(steps / (pictures // RECIPE.batch_size))
     runs = []
     for seed in SEEDS:
-        torch.manual_seed(seed)
         recipe = replace(RECIPE, epochs=epochs, seed=seed)
         name = f"cnn-{list(ARMS).index(arm)}-{pictures}-{seed}"
-        runs.append(one(ARMS[arm](), data.subset(pictures, seed, test=0), data, recipe, name))
+        runs.append(trial(ARMS[arm], data.subset(pictures, seed, test=0), data, recipe, name))
     return summary(runs)

@@ -13,16 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments import clothes
-from experiments.norms import GAINS, MODEL, RECIPE, STEPS, build
+from experiments.common import GAINS, STACK, STACK_RECIPE, STACK_STEPS, clothes, stack
 from vitnb import ViT
 from vitnb.data import Dataset
 from vitnb.training import Training, fit
 
 DEPTH, LR, WARMUP = 36, 3e-3, 50
 ARMS = [("pre", 0, ""), ("pre", WARMUP, ""), ("post", 0, ""), ("post", WARMUP, ""), ("post", 0, "layer scale")]
-LOOK = [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, *range(20, STEPS + 1, 5)]  # after so many steps
-GRADIENTS = [0, WARMUP, STEPS]
+LOOK = [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, *range(20, STACK_STEPS + 1, 5)]  # after so many steps
+GRADIENTS = [0, WARMUP, STACK_STEPS]
 TEST_IMAGES, PROBE = 2000, 256
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
@@ -31,14 +30,14 @@ CONFIG = {
     "depth": DEPTH,
     "lr": LR,
     "warmup_steps": WARMUP,
-    "steps": STEPS,
+    "steps": STACK_STEPS,
     "looks": LOOK,
     "gradient_steps": GRADIENTS,
     "probe_images": PROBE,
     "test_images": TEST_IMAGES,
     "gains": GAINS,
-    "model": replace(MODEL, depth=DEPTH).to_dict(),
-    "recipe": asdict(replace(RECIPE, lr=LR)),
+    "model": replace(STACK, depth=DEPTH).to_dict(),
+    "recipe": asdict(replace(STACK_RECIPE, lr=LR)),
 }
 
 
@@ -63,9 +62,9 @@ def mlp_gradients(model: ViT, images: Tensor, labels: Tensor) -> list[float]:
 
 def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
     """Train one stack and look at it on the way."""
-    model = build(DEPTH, norm, change, seed)
+    model = stack(DEPTH, norm, change, seed)
     probe = data.normalize(data.test_images[:PROBE])  # (B, C, H, W)
-    first = data.normalize(data.train_images[: RECIPE.batch_size]), data.train_labels[: RECIPE.batch_size]
+    first = data.normalize(data.train_images[: STACK_RECIPE.batch_size]), data.train_labels[: STACK_RECIPE.batch_size]
     between, gradients = [], []
 
     def look(step: int) -> None:
@@ -79,7 +78,7 @@ def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
         look(run.step)
 
     look(0)
-    history = fit(model, data, replace(RECIPE, lr=LR, warmup=warmup / STEPS, seed=seed), [callback])
+    history = fit(model, data, replace(STACK_RECIPE, lr=LR, warmup=warmup / STACK_STEPS, seed=seed), [callback])
     return {
         "between": between,
         "gradients": gradients,
@@ -89,7 +88,7 @@ def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
 
 
 def run() -> dict:
-    data = clothes().subset(STEPS * RECIPE.batch_size, test=TEST_IMAGES)
+    data = clothes().subset(STACK_STEPS * STACK_RECIPE.batch_size, test=TEST_IMAGES)
     torch.set_num_threads(1)
     arms = []
     for norm, warmup, change in ARMS:

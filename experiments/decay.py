@@ -9,35 +9,35 @@ from unittest.mock import patch
 
 import torch
 
-from experiments import checkpoint, clothes, recipes
+from experiments.common import SHORT, SHORT_PICTURES, SMALL, checkpoint, clothes
 from vitnb import ViT, training
 from vitnb.data import Dataset
 
-MODEL, RECIPE, IMAGES, SEEDS = recipes.MODEL, recipes.RECIPE, recipes.PICTURES, recipes.SEEDS
+SEEDS = [0, 1, 2, 3, 4]
 ARMS = ("matrices", "everything", "nothing")
 CONFIG = {
     "data": "fashion_mnist",
-    "images": IMAGES,
+    "images": SHORT_PICTURES,
     "device": "cpu",
-    "model": MODEL.to_dict(),
-    "recipe": asdict(RECIPE),
+    "model": SMALL.to_dict(),
+    "recipe": asdict(SHORT),
     "arms": ARMS,
 }
 
 
 def run() -> dict:
     torch.set_num_threads(1)
-    data = clothes().subset(IMAGES)
+    data = clothes().subset(SHORT_PICTURES)
     return {"test_accuracy": {arm: [one(data, arm, seed) for seed in SEEDS] for arm in ARMS}}
 
 
 def one(data: Dataset, arm: str, seed: int) -> float:
     """Train one arm with one seed; a run that was interrupted goes on."""
     torch.manual_seed(seed)
-    recipe = replace(RECIPE, seed=seed, weight_decay=0.0 if arm == "nothing" else RECIPE.weight_decay)
+    recipe = replace(SHORT, seed=seed, weight_decay=0.0 if arm == "nothing" else SHORT.weight_decay)
     groups = all_alike if arm == "everything" else training.decay_groups
     with patch.object(training, "decay_groups", groups):
-        history = training.fit(ViT(MODEL), data, recipe, checkpoint=checkpoint(f"decay-{arm}-{seed}"))
+        history = training.fit(ViT(SMALL), data, recipe, checkpoint=checkpoint(f"decay-{arm}-{seed}"))
     print(f"{arm}, seed {seed}: {history.test_accuracy[-1]:.4f}", flush=True)
     return round(history.test_accuracy[-1], 4)
 

@@ -11,18 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from experiments.peers import DEVICE, race
+from experiments.common import DEVICE, race
 from vitnb import ViT, ViTConfig, data
 from vitnb.training import Recipe, fit
 
 PICTURES, BATCH, ROUNDS = 20_000, 128, 7
 MODEL = dict(patch_size=7, embed_dim=64, depth=4, num_heads=4, pos_std=1.0)
 SEEDS = [0]
-CONFIG = {"device": DEVICE.type, "pictures": PICTURES, "batch": BATCH, "rounds": ROUNDS, "model": MODEL}
+CONFIG = {"device": DEVICE, "pictures": PICTURES, "batch": BATCH, "rounds": ROUNDS, "model": MODEL}
 
 
 def run() -> dict:
-    return race(epochs(), ROUNDS, random.Random(0), unit=None)
+    return race(epochs(), ROUNDS, random.Random(SEEDS[0]), unit=None)
 
 
 def epochs() -> dict[str, Callable[[], None]]:

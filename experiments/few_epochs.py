@@ -9,28 +9,35 @@ from statistics import mean, stdev
 
 import torch
 
-from experiments import checkpoint, clothes, five_minutes, textbook
+from experiments.common import BEST, FIVE_MINUTES, clothes, plain_products, train
+from vitnb import ViT
+from vitnb.data import Dataset
+from vitnb.training import History
 
-MODEL, RECIPE, EPOCHS = five_minutes.MODEL, five_minutes.RECIPE, [1, 2, 3]
+EPOCHS, THREADS = [1, 2, 3], 2
 SEEDS = [0, 1, 2]
 CONFIG = {
     "device": "cpu",
     "data": "fashion_mnist",
-    "model": MODEL.to_dict(),
-    "recipe": asdict(RECIPE),
+    "model": BEST.to_dict(),
+    "recipe": asdict(FIVE_MINUTES),
     "epochs": EPOCHS,
 }
 
 
 def run() -> dict:
     data = clothes()
-    torch.set_num_threads(textbook.THREADS)
+    torch.set_num_threads(THREADS)
     found = []
     for epochs in EPOCHS:
-        recipes = [replace(RECIPE, epochs=epochs, seed=seed) for seed in SEEDS]
-        files = [checkpoint(f"few_epochs-{epochs}-{seed}") for seed in SEEDS]
-        ends = [textbook.train(data, textbook.ours, r, file) for r, file in zip(recipes, files, strict=True)]
+        ends = [one(data, epochs, seed) for seed in SEEDS]
         last = [round(history.test_accuracy[-1], 4) for history in ends]
         found.append({"epochs": epochs, "images": ends[0].images, "test_accuracy": last})
         found[-1] |= {"test_accuracy_mean": mean(last), "test_accuracy_sd": stdev(last)}
     return {"ours": found}
+
+
+def one(data: Dataset, epochs: int, seed: int) -> History:
+    recipe = replace(FIVE_MINUTES, epochs=epochs, seed=seed)
+    with plain_products():
+        return train(lambda: ViT(BEST), data, recipe, f"few_epochs-{epochs}-{seed}")[1]

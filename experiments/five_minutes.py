@@ -6,13 +6,17 @@ the result of a seed is the accuracy after its last step.
 
 from dataclasses import asdict, replace
 
-from experiments import fashion_mnist as plain
+import torch
 
-MODEL = replace(plain.MODEL, stem="conv", global_pool="mean")
-RECIPE = replace(plain.RECIPE, epochs=7, lr=4e-3, shift=0)
-SEEDS = plain.SEEDS
-CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
+from experiments.common import BEST, FIVE_MINUTES, clothes, whole_run, whole_runs
+
+THREADS = 2
+SEEDS = [0, 1, 2]
+CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": BEST.to_dict(), "recipe": asdict(FIVE_MINUTES)}
 
 
 def run() -> dict:
-    return plain.run("five_minutes", MODEL, RECIPE)
+    data = clothes()
+    torch.set_num_threads(THREADS)
+    recipes = [replace(FIVE_MINUTES, seed=seed) for seed in SEEDS]
+    return whole_runs(data, BEST, [whole_run(data, "five_minutes", BEST, recipe) for recipe in recipes])

@@ -11,20 +11,19 @@ from multiprocessing import get_context
 
 import torch
 
-from experiments import clothes, five_minutes
-from experiments import fashion_mnist as plain
+from experiments.common import BEST, clothes, whole_run, whole_runs
+from vitnb.training import Recipe
 
-MODEL = five_minutes.MODEL
-RECIPE = replace(five_minutes.RECIPE, epochs=60, lr=3e-3, shift=1)
-SEEDS = plain.SEEDS
-CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
+RECIPE = Recipe(epochs=60)
+SEEDS = [0, 1, 2]
+CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": BEST.to_dict(), "recipe": asdict(RECIPE)}
 
 
 def run() -> dict:
     torch.set_num_threads(1)
     with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, [1]) as pool:
-        return plain.summary(clothes(), MODEL, list(pool.map(one, SEEDS)))
+        return whole_runs(clothes(), BEST, list(pool.map(one, SEEDS)))
 
 
 def one(seed: int) -> dict:
-    return plain.one(clothes(), "hour", MODEL, replace(RECIPE, seed=seed))
+    return whole_run(clothes(), "hour", BEST, replace(RECIPE, seed=seed))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from experiments import ROOT
-from experiments.peers import race
+from experiments.common import race
 from vitnb import ViT, ViTConfig
 from vitnb.training import decay_groups
 

@@ -13,8 +13,7 @@ from dataclasses import asdict, replace
 import torch
 from torch import Tensor
 
-from experiments import clothes
-from experiments.trained import MODEL
+from experiments.common import SMALL, clothes
 from vitnb import ViT, patchify, record_attention
 from vitnb.data import Dataset
 from vitnb.inspection import (
@@ -44,7 +43,7 @@ CONFIG = {
     "images_ablated": ABLATE,
     "ink": INK,
     "device": "cpu",
-    "model": MODEL.to_dict(),
+    "model": SMALL.to_dict(),
     "recipe": asdict(RECIPE),
 }
 
@@ -55,7 +54,7 @@ def run() -> dict:
     runs = []
     for seed in SEEDS:
         torch.manual_seed(seed)
-        model = ViT(MODEL).eval()
+        model = ViT(SMALL).eval()
         start = deepcopy(model)
         history = fit(model, data, replace(RECIPE, seed=seed), [ProgressBar()])
         model.eval()
@@ -78,7 +77,7 @@ def look(model: ViT, data: Dataset, start: ViT) -> dict:
         "attention of cls, last layer": maps[-1].mean(1)[:, 0, 1:],  # (B, N)
         "rollout": rollout(maps)[:, 0, 1:],
         "rollout of the random network": rollout(start_maps)[:, 0, 1:],
-        "brightness": patchify(pixels.float(), MODEL.patch_size).mean(2),
+        "brightness": patchify(pixels.float(), SMALL.patch_size).mean(2),
     }
     black = (0 - data.mean[0]) / data.std[0]
     moved = {
@@ -112,7 +111,7 @@ def look(model: ViT, data: Dataset, start: ViT) -> dict:
 
 def ink(data: Dataset) -> Tensor:
     """Which patches of the images show clothes: (B, N)."""
-    return patchify(data.test_images[:LOOK].float() / 255, MODEL.patch_size).mean(2) >= INK
+    return patchify(data.test_images[:LOOK].float() / 255, SMALL.patch_size).mean(2) >= INK
 
 
 def on_the_clothes(heads: Tensor, mask: Tensor) -> dict:
@@ -130,7 +129,7 @@ def on_the_clothes(heads: Tensor, mask: Tensor) -> dict:
 def ablated(model: ViT, data: Dataset) -> dict:
     """What the accuracy gains without one head, or without the heads of a layer, and the paired standard error."""
     images, labels = data.normalize(data.test_images[:ABLATE]), data.test_labels[:ABLATE]
-    layers, h = MODEL.depth, MODEL.num_heads
+    layers, h = SMALL.depth, SMALL.num_heads
     means = head_means(model, data.normalize(data.train_images[:ABLATE]))
     whole = (model(images).argmax(1) == labels).float()  # (B,)
 

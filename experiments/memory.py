@@ -1,6 +1,6 @@
 """ViT-B/16 in six libraries: the memory that an answer to eight pictures takes beyond the weights.
 
-The models of `peers.py`, each in a process of its own, which counts from the
+The models of _libraries.py, each in a process of its own, which counts from the
 moment at which model and pictures are there.
 """
 
@@ -12,15 +12,16 @@ from statistics import median
 
 import torch
 
-from experiments import memory_of_this_process, peers
+from experiments._libraries import MODELS, answer
+from experiments.common import DEVICE, SIZES, memory_of_this_process
 
 SIZE, PICTURES, RUNS = "224/16 768x12", 8, 15
 SEEDS = [0]
-CONFIG = {"device": peers.CONFIG["device"], "size": peers.SIZES[SIZE], "pictures": PICTURES, "runs": RUNS}
+CONFIG = {"device": DEVICE, "size": SIZES[SIZE], "pictures": PICTURES, "runs": RUNS}
 
 
 def run() -> dict:
-    found = {name: [apart(name) for _ in range(RUNS)] for name in peers.MODELS}
+    found = {name: [apart(name) for _ in range(RUNS)] for name in MODELS}
     return {name: {"bytes": round(median(values)), "runs": values} for name, values in found.items()}
 
 
@@ -31,22 +32,22 @@ def apart(name: str) -> int:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def answer(name: str) -> int:
+def peak(name: str) -> int:
     """Bytes at the peak of an answer, less those before it."""
-    sizes = {key: value for key, value in peers.SIZES[SIZE].items() if key != "batch"}
-    model = peers.MODELS[name](**sizes).to(peers.DEVICE).eval()
-    images = torch.randn(PICTURES, 3, 224, 224, device=peers.DEVICE)
-    if peers.DEVICE.type == "cuda":
+    sizes = {key: value for key, value in SIZES[SIZE].items() if key != "batch"}
+    model = MODELS[name](**sizes).to(DEVICE).eval()
+    images = torch.randn(PICTURES, 3, 224, 224, device=DEVICE)
+    if DEVICE == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        peers.answer(model, images)()
+        answer(model, images)()
         return torch.cuda.max_memory_allocated() - before
-    peers.answer(model, images[:1])()  # libraries fetch their workspace at the first call
+    answer(model, images[:1])()  # libraries fetch their workspace at the first call
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew (Linux)
     before = memory_of_this_process("VmRSS")
-    peers.answer(model, images)()
+    answer(model, images)()
     return memory_of_this_process("VmHWM") - before
 
 
 if __name__ == "__main__":
-    print(answer(sys.argv[1]))
+    print(peak(sys.argv[1]))

@@ -11,62 +11,42 @@ import time
 from dataclasses import asdict, replace
 
 import torch
-from torch import Tensor, nn
 
-from experiments import checkpoint, clothes
-from vitnb import ViT, ViTConfig
+from experiments.common import GAINS, STACK, STACK_RECIPE, STACK_STEPS, checkpoint, clothes, stack
+from vitnb import ViT
 from vitnb.data import Dataset
 from vitnb.figures.block_diagram import NormaliseThenAdd
-from vitnb.training import Recipe, fit
+from vitnb.training import fit
 
-MODEL = ViTConfig(patch_size=14, embed_dim=32, num_heads=2, mlp_ratio=2.0, pos_std=1.0, global_pool="mean")
-RECIPE = Recipe(epochs=1, batch_size=32, schedule="constant")
-STEPS, TEST_PICTURES = 150, 2000
+TEST_PICTURES = 2000
 DEPTHS, NORMS, WARMUPS, RATES = (6, 12, 24, 36), ("pre", "post"), (0, 50), (1e-3, 3e-3)
-GAINS = {"layer scale": 1e-4, "layer scale from 1": 1.0}  # where the gains start
 SEEDS = [0, 1, 2]
 CONFIG = {
     "data": "fashion_mnist",
     "device": "cpu",
-    "steps": STEPS,
+    "steps": STACK_STEPS,
     "test_pictures": TEST_PICTURES,
     "depths": DEPTHS,
     "norms": NORMS,
     "warmup_steps": WARMUPS,
     "learning_rates": RATES,
     "gains": GAINS,
-    "model": MODEL.to_dict(),
-    "recipe": asdict(RECIPE),
+    "model": STACK.to_dict(),
+    "recipe": asdict(STACK_RECIPE),
 }
-
-
-class LayerScale(nn.Module):
-    """A branch times one learned gain a channel, small at the start."""
-
-    def __init__(self, branch: nn.Module, embed_dim: int, gain: float):
-        super().__init__()
-        self.branch, self.gain = branch, nn.Parameter(torch.full((embed_dim,), gain))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.gain * self.branch(x)  # (B, T, D)
 
 
 def build(depth: int, norm: str, change: str, seed: int) -> ViT:
     """One stack; a change leaves the weights of the seed as they are."""
-    torch.manual_seed(seed)
-    model = ViT(replace(MODEL, depth=depth, norm=norm))
-    for block in model.blocks:
-        if change in GAINS:
-            block.attention = LayerScale(block.attention, MODEL.embed_dim, GAINS[change])
-            block.mlp = LayerScale(block.mlp, MODEL.embed_dim, GAINS[change])
-        elif change == "normalise then add":
-            block.__class__ = NormaliseThenAdd
+    model = stack(depth, norm, change, seed)
+    for block in model.blocks if change == "normalise then add" else ():
+        block.__class__ = NormaliseThenAdd
     return model
 
 
 def one(data: Dataset, depth: int, norm: str, warmup: int, lr: float, change: str, seed: int) -> float:
     """The test accuracy after the last step; a loss that is no number counts as guessing."""
-    recipe = replace(RECIPE, lr=lr, warmup=warmup / STEPS, seed=seed)
+    recipe = replace(STACK_RECIPE, lr=lr, warmup=warmup / STACK_STEPS, seed=seed)
     try:
         return fit(build(depth, norm, change, seed), data, recipe).test_accuracy[-1]
     except FloatingPointError:
@@ -82,7 +62,7 @@ def arms() -> list[tuple]:
 
 def run() -> dict:
     data = clothes()
-    data = data.subset(STEPS * RECIPE.batch_size, test=TEST_PICTURES)
+    data = data.subset(STACK_STEPS * STACK_RECIPE.batch_size, test=TEST_PICTURES)
     torch.set_num_threads(1)
     file = checkpoint("norms").with_name("norms-runs.pt")  # the runner deletes it when all is stored
     file.parent.mkdir(parents=True, exist_ok=True)

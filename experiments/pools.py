@@ -8,14 +8,15 @@ one learning rate, three programs that are wrong and run.
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from experiments import checkpoint, clothes
+from experiments.common import accuracy, clothes, tested_on, train
 from vitnb import ClsToken, ViT, ViTConfig
 from vitnb.data import Dataset
-from vitnb.training import ProgressBar, Recipe, evaluate, fit
+from vitnb.training import Recipe
 
 MODEL = ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0)
 RECIPE = Recipe(epochs=3, batch_size=50)
@@ -78,18 +79,19 @@ OWN: dict[str, Callable[[int], nn.Module]] = {
 BUGS = [name for name in OWN if name not in POOLS]
 
 
-def one(data: Dataset, pool: str, lr: float, seed: int) -> float:
-    """Train one model and return its accuracy on the test pictures after the last step."""
-    torch.manual_seed(seed)
+def build(pool: str) -> ViT:
     model = ViT(replace(MODEL, global_pool="cls" if pool in OWN else pool))
     if pool in OWN:
         model.pool = OWN[pool](MODEL.embed_dim)
-    few = replace(data, test_images=data.test_images[:100], test_labels=data.test_labels[:100])
-    file = checkpoint(f"pools-{pool.replace(' ', '-')}-{lr}-{seed}")
-    fit(model, few, replace(RECIPE, lr=lr, seed=seed), [ProgressBar()], file)
+    return model
+
+
+def one(data: Dataset, pool: str, lr: float, seed: int) -> float:
+    """Train one model and return its accuracy on the test pictures after the last step."""
+    name = f"pools-{pool.replace(' ', '-')}-{lr}-{seed}"
+    model, _ = train(partial(build, pool), tested_on(data, 100), replace(RECIPE, lr=lr, seed=seed), name)
     torch.manual_seed(seed)
-    test = evaluate(model, data.normalize(data.test_images), data.test_labels)
-    return round(test.accuracy, 4)
+    return accuracy(model, data.normalize(data.test_images), data.test_labels)
 
 
 def run() -> dict:

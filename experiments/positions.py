@@ -13,21 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments import checkpoint, clothes
-from vitnb import ViT, ViTConfig, patchify, resize_positions, unpatchify
+from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, tested_on, train
+from vitnb import ViT, patchify, resize_positions, unpatchify
 from vitnb.data import Dataset
-from vitnb.training import ProgressBar, Recipe, evaluate, fit
 
-MODEL = ViTConfig(patch_size=7, embed_dim=48, depth=3, num_heads=4, mlp_ratio=4.0)
-ARMS = {
-    "none": {"pos_embed": "none"},
-    "learned, std 0.02": {"pos_embed": "learned", "pos_std": 0.02},
-    "learned, std 1": {"pos_embed": "learned", "pos_std": 1.0},
-    "sin-cos": {"pos_embed": "sincos"},
-}
-RECIPE = Recipe(epochs=5)
-PICTURES = 8_000
-TEST_PICTURES = 5_000
+PICTURES, TEST_PICTURES = 8_000, 5_000
 SIZES = [21, 28, 35, 42]
 SIZE_TEST = 2_000  # test pictures for each size: more tokens, more time
 SEEDS = [0, 1, 2, 3, 4]
@@ -36,9 +26,9 @@ CONFIG = {
     "pictures": PICTURES,
     "test_pictures": TEST_PICTURES,
     "device": "cpu",
-    "model": MODEL.to_dict(),
-    "arms": ARMS,
-    "recipe": asdict(RECIPE),
+    "model": PLACED.to_dict(),
+    "arms": PLACES,
+    "recipe": asdict(PLACED_RECIPE),
     "sizes": SIZES,
     "size_test_pictures": SIZE_TEST,
 }
@@ -77,8 +67,8 @@ def resized(model: ViT, size: int, stretch=resize_positions) -> ViT:
 def run() -> dict:
     data = clothes()
     data = data.subset(PICTURES, test=TEST_PICTURES)
-    results = {arm: [one(data, arm, seed) for seed in SEEDS] for arm in ARMS}
-    with_table = [arm for arm in ARMS if arm != "none"]
+    results = {arm: [one(data, arm, seed) for seed in SEEDS] for arm in PLACES}
+    with_table = [arm for arm in PLACES if arm != "none"]
     return {
         "accuracy": {arm: {k: [r[k] for r in runs] for k in ("ordered", "shuffled")} for arm, runs in results.items()},
         "sizes": {arm: {k: [r[k] for r in results[arm]] for k in ("right", "line")} for arm in with_table},
@@ -87,15 +77,12 @@ def run() -> dict:
 
 def one(data: Dataset, arm: str, seed: int) -> dict:
     """Train one arm with one seed and test it in every way."""
-    torch.manual_seed(seed)
-    model = ViT(replace(MODEL, **ARMS[arm]))
-    name = f"positions-{list(ARMS).index(arm)}-{seed}"
-    few = replace(data, test_images=data.test_images[:500], test_labels=data.test_labels[:500])  # after each epoch
-    fit(model, few, replace(RECIPE, seed=seed), [ProgressBar()], checkpoint(name))
+    config, name = replace(PLACED, **PLACES[arm]), f"positions-{list(PLACES).index(arm)}-{seed}"
+    model, _ = train(lambda: ViT(config), tested_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)
     images, labels = data.normalize(data.test_images), data.test_labels
     out = {
         "ordered": accuracy(model, images, labels),
-        "shuffled": accuracy(model, shuffle_patches(images, MODEL.patch_size, seed), labels),
+        "shuffled": accuracy(model, shuffle_patches(images, PLACED.patch_size, seed), labels),
         "right": [],
         "line": [],
     }
@@ -107,7 +94,3 @@ def one(data: Dataset, arm: str, seed: int) -> dict:
         for key, stretch in (("right", resize_positions), ("line", as_a_line)):
             out[key].append(accuracy(resized(model, size, stretch), scaled, labels[:SIZE_TEST]))
     return out
-
-
-def accuracy(model: ViT, images: Tensor, labels: Tensor) -> float:
-    return round(evaluate(model, images, labels).accuracy, 4)

@@ -9,8 +9,7 @@ from dataclasses import asdict
 
 import torch
 
-from experiments import clothes, ladder
-from experiments.fashion_mnist import MODEL
+from experiments.common import SMALL, clothes, trials
 from vitnb.training import Recipe
 
 RECIPE = Recipe(epochs=1, batch_size=64, shift=0)
@@ -21,13 +20,12 @@ ARMS = {  # (img_size, patch_size): pictures shown
     "56/14": {"img_size": 56, "patch_size": 14, "pictures": 40_000, "epochs": 1},
     "56/7": {"img_size": 56, "patch_size": 7, "pictures": 10_000, "epochs": 1},
 }
-SEEDS = ladder.SEEDS
-CONFIG = {"device": "cpu", "data": "fashion_mnist", "model": MODEL.to_dict(), "recipe": asdict(RECIPE), "arms": ARMS}
+SEEDS = [0, 1, 2]
+CONFIG = {"device": "cpu", "data": "fashion_mnist", "model": SMALL.to_dict(), "recipe": asdict(RECIPE), "arms": ARMS}
 
 
 def run() -> dict:
     data = clothes()
     torch.set_num_threads(1)
-    return {
-        "arms": {arm: ladder.trials(data, f"resolutions-{n}", MODEL, RECIPE, ARMS[arm]) for n, arm in enumerate(ARMS)}
-    }
+    arms = enumerate(ARMS.items())
+    return {"arms": {arm: trials(data, f"resolutions-{n}", SMALL, RECIPE, change, SEEDS) for n, (arm, change) in arms}}

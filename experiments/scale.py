@@ -13,16 +13,12 @@ from pathlib import Path
 
 import torch
 import torch._inductor.config
-import torch.nn.functional as F
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.peers import race
+from experiments.common import DEVICE, plain_products, race, step
 from vitnb import ViT, ViTConfig, record_attention
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
 BLOCK = ViTConfig(patch_size=4, embed_dim=128, depth=2, num_heads=4, mlp_ratio=4.0, global_pool="mean")
 SIDES = [16, 32, 64, 128, 256]  # pixels: 16 to 4,096 tokens
 SMALL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0)
@@ -81,27 +77,18 @@ def tokens(side: int, chance: random.Random) -> dict:
     }
 
 
-def step(config: ViTConfig, batch: int, change: Callable[[nn.Module], nn.Module] = lambda model: model, half=False):
+def step_of(config: ViTConfig, batch: int, change: Callable = lambda model: model, half: bool = False) -> Callable:
     """One training step of a model, as a function."""
     model = change(ViT(config).to(DEVICE))
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
     images = torch.randn(batch, config.in_chans, config.img_size, config.img_size, device=DEVICE)
     labels = torch.randint(10, (batch,), device=DEVICE)
-
-    def one() -> None:
-        with torch.autocast(DEVICE, torch.bfloat16, enabled=half):
-            loss = F.cross_entropy(model(images), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return one
+    return step(model, images, labels, lr=1e-3, half=half)
 
 
 def batches(chance: random.Random) -> dict:
     """Pictures a second in training, by batch; and how many times as many as with the usual batch, with quartiles."""
     found = race(
-        {str(batch): step(SMALL, batch) for batch in sorted(BATCHES, key=lambda b: b != BATCH)}, ROUNDS, chance
+        {str(batch): step_of(SMALL, batch) for batch in sorted(BATCHES, key=lambda b: b != BATCH)}, ROUNDS, chance
     )
     return {
         str(batch): {
@@ -117,24 +104,24 @@ def faster(config: ViTConfig, chance: random.Random) -> dict:
     """A training step as it is, its attention written out, compiled, with bfloat16; and how long compiling takes."""
     torch._inductor.config.force_disable_caches = True  # else an earlier run's work is found on the disk
     torch.compile(nn.Linear(2, 2).to(DEVICE))(torch.ones(1, 2, device=DEVICE))  # what a process compiles only once
-    compiled = step(config, BATCH, torch.compile)
+    compiled = step_of(config, BATCH, torch.compile)
     start = time.perf_counter()
     compiled()
     compiling = time.perf_counter() - start
-    plain = step(config, BATCH)
+    plain = step_of(config, BATCH)
 
     def explicit() -> None:
-        with sdpa_kernel(SDPBackend.MATH):
+        with plain_products():
             plain()
 
     runners = {"as it is": plain, "written out": explicit, "compiled": compiled}
-    runners["bfloat16"] = step(config, BATCH, half=True)
+    runners["bfloat16"] = step_of(config, BATCH, half=True)
     return race(runners, ROUNDS, chance) | {"compiling_seconds": round(compiling, 1)}
 
 
 def bfloat16_instructions() -> bool:
     """Whether the device multiplies bfloat16 numbers itself."""
-    if CUDA:
+    if DEVICE == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     known = Path("/proc/cpuinfo")
     return known.exists() and re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", known.read_text()) is not None

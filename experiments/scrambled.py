@@ -7,15 +7,16 @@ chapter 02 shows, and once with one that is.
 """
 
 from dataclasses import asdict, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments import checkpoint, clothes
+from experiments.common import clothes, train
 from vitnb import PatchEmbedding, ViT, ViTConfig
 from vitnb.data import Dataset
-from vitnb.training import ProgressBar, Recipe, fit
+from vitnb.training import Recipe
 
 MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0)
 RECIPE = Recipe(epochs=4, lr=1e-3)
@@ -51,9 +52,8 @@ class Shuffled(PatchEmbedding):
 ARMS = {"right": PatchEmbedding, "reshape alone": Striped, "pixels shuffled": Shuffled}
 
 
-def build(arm: str, seed: int, pos_std: float) -> ViT:
+def build(arm: str, pos_std: float) -> ViT:
     """The model of one arm; all arms of a seed start with the same weights."""
-    torch.manual_seed(seed)
     model = ViT(replace(MODEL, pos_std=pos_std))
     model.patch_embed.__class__ = ARMS[arm]
     return model
@@ -62,8 +62,8 @@ def build(arm: str, seed: int, pos_std: float) -> ViT:
 def one(data: Dataset, arm: str, seed: int, pos_std: float) -> float:
     """Train one arm with one seed and return its accuracy on the test images."""
     name = f"scrambled-{list(ARMS).index(arm)}-{seed}-{pos_std}"
-    model = build(arm, seed, pos_std)
-    accuracy = fit(model, data, replace(RECIPE, seed=seed), [ProgressBar()], checkpoint(name)).test_accuracy[-1]
+    _, history = train(partial(build, arm, pos_std), data, replace(RECIPE, seed=seed), name)
+    accuracy = history.test_accuracy[-1]
     print(f"{arm}, pos_std {pos_std}, seed {seed}: {accuracy:.4f}", flush=True)
     return round(accuracy, 4)
 

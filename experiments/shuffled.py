@@ -11,12 +11,11 @@ from dataclasses import asdict, replace
 import torch
 from torch import Tensor
 
-from experiments import checkpoint, clothes
-from experiments.positions import ARMS, MODEL, PICTURES, RECIPE, TEST_PICTURES, accuracy
+from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, tested_on, train
 from vitnb import ViT, patchify, unpatchify
 from vitnb.data import Dataset
-from vitnb.training import ProgressBar, fit
 
+PICTURES, TEST_PICTURES = 8_000, 5_000
 ORDERS = 8
 SEEDS = [0]
 CONFIG = {
@@ -25,25 +24,22 @@ CONFIG = {
     "test_pictures": TEST_PICTURES,
     "orders": ORDERS,
     "device": "cpu",
-    "model": MODEL.to_dict(),
-    "arms": ARMS,
-    "recipe": asdict(RECIPE),
+    "model": PLACED.to_dict(),
+    "arms": PLACES,
+    "recipe": asdict(PLACED_RECIPE),
 }
 
 
 def reorder(images: Tensor, order: Tensor) -> Tensor:
     """Put the patches of all pictures (B, C, H, W) in one order: place n shows patch order[n]."""
     _, C, H, W = images.shape
-    return unpatchify(patchify(images, MODEL.patch_size)[:, order], MODEL.patch_size, (H, W), C)
+    return unpatchify(patchify(images, PLACED.patch_size)[:, order], PLACED.patch_size, (H, W), C)
 
 
-def train(data: Dataset, arm: str, seed: int) -> ViT:
-    """The model of `experiments.positions`: the same start, pictures and recipe."""
-    torch.manual_seed(seed)
-    model = ViT(replace(MODEL, **ARMS[arm]))
-    few = replace(data, test_images=data.test_images[:500], test_labels=data.test_labels[:500])  # after each epoch
-    fit(model, few, replace(RECIPE, seed=seed), [ProgressBar()], checkpoint(f"shuffled-{list(ARMS).index(arm)}"))
-    return model.eval()
+def trained(data: Dataset, arm: str, seed: int) -> ViT:
+    """The model of the experiment `positions`: the same start, pictures and recipe."""
+    config, name = replace(PLACED, **PLACES[arm]), f"shuffled-{list(PLACES).index(arm)}"
+    return train(lambda: ViT(config), tested_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)[0]
 
 
 @torch.no_grad()
@@ -73,10 +69,10 @@ def run() -> dict:
     torch.set_num_threads(1)
     labels = data.test_labels.tolist()
     chosen = [labels.index(label) for label in range(len(data.classes))]  # the first of each class
-    N = (MODEL.img_size // MODEL.patch_size) ** 2
+    N = (PLACED.img_size // PLACED.patch_size) ** 2
     g = torch.Generator().manual_seed(0)
     orders = torch.stack([torch.arange(N)] + [torch.randperm(N, generator=g) for _ in range(ORDERS)])
-    models = {arm: ask(train(data, arm, SEEDS[0]), data, chosen, orders) for arm in ARMS}
+    models = {arm: ask(trained(data, arm, SEEDS[0]), data, chosen, orders) for arm in PLACES}
     return {
         "classes": list(data.classes),
         "pictures": chosen,

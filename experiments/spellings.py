@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from experiments.peers import DEVICE, SIZES, race
+from experiments.common import DEVICE, SIZES, race
 from vitnb import MultiHeadAttention, PatchEmbedding
 
 ROUNDS = 25
 SEEDS = [0]
-CONFIG = {"device": DEVICE.type, "sizes": SIZES, "rounds": ROUNDS}
+CONFIG = {"device": DEVICE, "sizes": SIZES, "rounds": ROUNDS}
 
 
 class ByConvolution(PatchEmbedding):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments import clothes
+from experiments.common import clothes
 from vitnb import MultiHeadAttention, ViT, ViTConfig
 from vitnb.data import Dataset
 from vitnb.training import ProgressBar, Recipe, fit

@@ -6,23 +6,27 @@ a long run shares its machine with other programs.
 """
 
 import random
-from collections.abc import Callable
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import torch
-from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from experiments import checkpoint, clothes, five_minutes, ladder, thin
-from experiments.peers import race
+from experiments.common import (
+    BEST,
+    FIVE_MINUTES,
+    TEXTBOOK_RECIPE,
+    clothes,
+    plain_products,
+    race,
+    resized,
+    thin,
+    train,
+)
 from vitnb import ViT
 from vitnb.data import Dataset
 from vitnb.textbook import textbook_vit
-from vitnb.training import History, ProgressBar, Recipe, fit
 from vitnb.vit import count_parameters
 
-RECIPE = replace(ladder.RECIPE, epochs=10)
+RECIPE = replace(TEXTBOOK_RECIPE, epochs=10)
 CLOCKED, ROUNDS, THREADS = 1_280, 7, 2  # images a round
 SEEDS = [0]
 CONFIG = {
@@ -33,7 +37,7 @@ CONFIG = {
     "recipe": asdict(RECIPE),
     "clocked": CLOCKED,
     "rounds": ROUNDS,
-    "beside": {"model": five_minutes.MODEL.to_dict(), "recipe": asdict(five_minutes.RECIPE)},
+    "beside": {"model": BEST.to_dict(), "recipe": asdict(FIVE_MINUTES)},
 }
 
 
@@ -41,17 +45,18 @@ def run() -> dict:
     data = clothes()
     large = enlarged(data)
     torch.set_num_threads(THREADS)
-    long = train(large, textbook_vit, RECIPE, checkpoint("textbook-ten"))
     few, few_large = data.subset(CLOCKED, test=0), large.subset(CLOCKED, test=0)
-    clocked = race(
-        {
-            "ours": lambda: train(few, ours, replace(five_minutes.RECIPE, epochs=1)),
-            "textbook": lambda: train(few_large, textbook_vit, replace(RECIPE, epochs=1)),
-        },
-        ROUNDS,
-        random.Random(SEEDS[0]),
-        unit=None,
-    )
+    with plain_products():
+        _, long = train(textbook_vit, large, RECIPE, "textbook-ten")
+        clocked = race(
+            {
+                "ours": lambda: train(lambda: ViT(BEST), few, replace(FIVE_MINUTES, epochs=1)),
+                "textbook": lambda: train(textbook_vit, few_large, replace(RECIPE, epochs=1)),
+            },
+            ROUNDS,
+            random.Random(SEEDS[0]),
+            unit=None,
+        )
     return {
         "parameters": count_parameters(textbook_vit()),
         "images": long.images,
@@ -64,18 +69,7 @@ def run() -> dict:
     }
 
 
-def train(data: Dataset, build: Callable[[], nn.Module], recipe: Recipe, file: Path | None = None) -> History:
-    """Train from scratch; a run that has a file goes on where it was interrupted."""
-    torch.manual_seed(recipe.seed)
-    with sdpa_kernel(SDPBackend.MATH):  # plain products: every run the same kernel
-        return fit(build(), data, recipe, [ProgressBar()] if file else (), file)
-
-
-def ours() -> ViT:
-    return ViT(five_minutes.MODEL)
-
-
 def enlarged(data: Dataset) -> Dataset:
     """The images as the textbook feeds them: 96 x 96, pixels from 0 to 1."""
-    train_images, test_images = (ladder.resized(images, 96) for images in (data.train_images, data.test_images))
+    train_images, test_images = (resized(images, 96) for images in (data.train_images, data.test_images))
     return replace(data, train_images=train_images, test_images=test_images, mean=(0.0,), std=(1.0,))

@@ -7,29 +7,25 @@ book/results/trained.safetensors.
 from dataclasses import asdict, replace
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from experiments import RESULTS, checkpoint, clothes
-from vitnb import ViT, ViTConfig
-from vitnb.training import ProgressBar, Recipe, evaluate, fit
+from experiments import RESULTS
+from experiments.common import SMALL, clothes, plain_products, train
+from vitnb import ViT
+from vitnb.training import Recipe, evaluate
 from vitnb.vit import count_parameters
 from vitnb.weights import save
 
-MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
 RECIPE = Recipe(epochs=50)
 THREADS = 1
 SEEDS = [0]
-CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
+CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": SMALL.to_dict(), "recipe": asdict(RECIPE)}
 
 
 def run() -> dict:
     data = clothes()
     torch.set_num_threads(THREADS)
-    torch.manual_seed(SEEDS[0])
-    model = ViT(MODEL)
-    recipe = replace(RECIPE, seed=SEEDS[0])
-    with sdpa_kernel(SDPBackend.MATH):  # plain products: every run the same kernel
-        history = fit(model, data, recipe, [ProgressBar()], checkpoint(f"trained-{SEEDS[0]}"))
+    with plain_products():
+        model, history = train(lambda: ViT(SMALL), data, replace(RECIPE, seed=SEEDS[0]), f"trained-{SEEDS[0]}")
     test = evaluate(model, data.normalize(data.test_images), data.test_labels)
     save(model, RESULTS / "trained.safetensors")
     return {

@@ -1,6 +1,7 @@
 """The stored results: each is what its script, as it stands, would measure again."""
 
 import importlib
+import inspect
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from datetime import date
 import pytest
 import torch
 
-from experiments import RESULTS, ROOT, _clock, fashion_mnist, looking
+from experiments import RESULTS, ROOT, _clock, common, looking
 from experiments import __main__ as command
 from experiments.__main__ import names
 from vitnb import ViTConfig
@@ -26,6 +27,16 @@ STORED = sorted(path.stem for path in RESULTS.glob("*.json"))
 def test_every_script_has_a_result_and_every_result_a_script():
     assert set(STORED) <= set(names())
     assert [name for name in names() if name not in STORED and not command.needs_gpu(name)] == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_experiment_needs_another(name):
+    imported = re.findall(r"^\s*(?:from|import) experiments\b.*", inspect.getsource(script(name)), re.MULTILINE)
+    assert imported and not [line for line in imported if set(re.findall(r"\w+", line)) & set(names())]
+
+
+def script(name):
+    return importlib.import_module(f"experiments.{name}")
 
 
 def test_a_small_trial_of_the_gpu_run_stores_nothing(monkeypatch, capsys):
@@ -41,7 +52,7 @@ def test_a_small_trial_of_the_gpu_run_stores_nothing(monkeypatch, capsys):
 def test_a_run_that_goes_on_keeps_its_own_seconds(monkeypatch, tmp_path):
     monkeypatch.setenv("VITNB_CHECKPOINTS", str(tmp_path))
     data, recipe = load("digits").subset(512, test=32), Recipe(epochs=1, batch_size=32)
-    first, again = (fashion_mnist.one(data, "small", fashion_mnist.MODEL, recipe) for _ in range(2))
+    first, again = (common.whole_run(data, "small", common.SMALL, recipe) for _ in range(2))
     assert again["cpu_seconds"] == first["cpu_seconds"] > 0
 
 
@@ -158,10 +169,10 @@ def test_the_gpu_run_says_that_it_needs_one(monkeypatch):
 @pytest.mark.parametrize("name", STORED)
 def test_a_result_belongs_to_its_script(name):
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    script = importlib.import_module(f"experiments.{name}")
-    assert whole(record["config"]) | {"device": 0} == whole(script.CONFIG) | {"device": 0}  # where it was run
-    assert record["seeds"] == script.SEEDS
-    assert record["claim"] == script.__doc__.strip().split("\n")[0]
+    made_by = script(name)
+    assert whole(record["config"]) | {"device": 0} == whole(made_by.CONFIG) | {"device": 0}  # where it was run
+    assert record["seeds"] == made_by.SEEDS
+    assert record["claim"] == made_by.__doc__.strip().split("\n")[0]
     assert record["command"] == f"python -m experiments {name}"
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments import epoch, peers, spellings
+from experiments import _libraries, common, epoch, spellings
+from experiments.common import DEVICE
 from vitnb import ViT
 from vitnb.data import load
 
@@ -15,23 +16,23 @@ SIZES = dict(img_size=16, patch_size=8, in_chans=1, embed_dim=16, depth=2, num_h
 
 
 def parameters(name):
-    return {n: p for n, p in peers.ARMS[name](**SIZES).to(peers.DEVICE).named_parameters()}
+    return {n: p for n, p in _libraries.ARMS[name](**SIZES).to(DEVICE).named_parameters()}
 
 
-@pytest.mark.parametrize("name", peers.ARMS)
+@pytest.mark.parametrize("name", _libraries.ARMS)
 def test_each_peer_is_the_same_transformer(name):
     def matrices(of):
         return sum(p.numel() for n, p in parameters(of).items() if p.ndim in (2, 4) and not re.search("pos|cls", n))
 
     assert matrices(name) == matrices("vitnb")  # they differ in biases and norms at most
-    model = peers.ARMS[name](**SIZES).to(peers.DEVICE).eval()
-    images = torch.randn(3, 1, 16, 16, device=peers.DEVICE)
+    model = _libraries.ARMS[name](**SIZES).to(DEVICE).eval()
+    images = torch.randn(3, 1, 16, 16, device=DEVICE)
     with torch.no_grad():
         logits = model(images)
         assert logits.shape == (3, 10)
         torch.testing.assert_close(model(images[1:2]), logits[1:2], atol=1e-5, rtol=0)  # each picture by itself
     before = {n: p.clone() for n, p in model.named_parameters()}
-    step = peers.step(model.train(), images, torch.tensor([0, 1, 2], device=peers.DEVICE))
+    step = common.step(model.train(), images, torch.tensor([0, 1, 2], device=DEVICE))
     step()
     step()  # behind a head of zeros nothing moves at first
     moved = [n for n, p in model.named_parameters() if not torch.equal(p, before[n])]
@@ -40,18 +41,18 @@ def test_each_peer_is_the_same_transformer(name):
 
 def test_a_peer_without_bias_is_measured_against_vitnb_without_it():
     def biased(of):
-        layers = peers.ARMS[of](**SIZES).named_modules()
+        layers = _libraries.ARMS[of](**SIZES).named_modules()
         return {layer.bias is not None for n, layer in layers if re.search(r"qkv$|\.[qkv]$", n)}
 
     assert biased("vitnb") == {True} == biased("timm")
-    assert biased(peers.UNBIASED) == {False}
-    for name in peers.AGAINST:
+    assert biased(_libraries.UNBIASED) == {False}
+    for name in _libraries.AGAINST:
         assert biased(name) == {False}
 
 
 def test_a_race_times_everyone_in_each_round(monkeypatch):
     calls, now = [], [0.0]
-    monkeypatch.setattr(peers.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(common.time, "perf_counter", lambda: now[0])
 
     def runner(name, seconds):
         def one():
@@ -60,11 +61,11 @@ def test_a_race_times_everyone_in_each_round(monkeypatch):
 
         return one
 
-    found = peers.race({"a": runner("a", 0.1), "b": runner("b", 0.15)}, 5, random.Random(0))
+    found = common.race({"a": runner("a", 0.1), "b": runner("b", 0.15)}, 5, random.Random(0))
     assert found["a"]["ratio"] == 1 and found["b"]["ratio"] == 1.5 and found["b"]["quartiles"] == [1.5, 1.5]
     assert calls.count("a") == 2 + 1 + 5 * 3 and calls.count("b") == 2 + 5 * 3
 
-    found = peers.race(
+    found = common.race(
         {n: runner(n, t) for n, t in {"a": 0.1, "b": 0.3, "c": 0.2}.items()}, 3, random.Random(0), against={"b": "c"}
     )
     assert {n: f["ratio"] for n, f in found.items()} == {"a": 1, "b": 1.5, "c": 2}
@@ -105,7 +106,7 @@ def test_all_ways_through_an_epoch_show_as_many_pictures_equally_normalised(monk
 def test_all_spellings_of_a_layer_compute_the_same(kind, other):
     layers = spellings.layers(SIZES | {"batch": 3})[kind]
     ours, other = next(iter(layers.values())), layers[other]
-    x = torch.randn([(3, 1, 16, 16), (3, 5, 16)][kind], device=peers.DEVICE)
+    x = torch.randn([(3, 1, 16, 16), (3, 5, 16)][kind], device=DEVICE)
     both = [x.clone().requires_grad_() for _ in range(2)]
     for layer, given in zip((ours, other), both, strict=True):
         spellings.both_ways(layer, given)()

@@ -1,0 +1,298 @@
+"""What the experiments share: the book's small models, how they are trained, clocked and summed up."""
+
+import os
+import random
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import mean, median, stdev
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from experiments import ROOT
+from vitnb import ViT, ViTConfig
+from vitnb.data import Dataset, load
+from vitnb.training import History, ProgressBar, Recipe, evaluate, fit
+from vitnb.vit import count_parameters
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+# ---- Models and recipes
+
+# The small model of chapter 07, and the best that came of it.
+SMALL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
+BEST = replace(SMALL, stem="conv", global_pool="mean")
+FIVE_MINUTES = Recipe(epochs=7, lr=4e-3, shift=0)
+SHORT, SHORT_PICTURES = Recipe(epochs=6, batch_size=64), 6_000  # to compare recipes by
+
+# Zhang et al. 2023, section 11.8: pictures of 96 pixels, two wide blocks, plain SGD.
+TEXTBOOK = ViTConfig(
+    96, 16, embed_dim=512, depth=2, num_heads=8, mlp_ratio=4.0, dropout=0.1, qkv_bias=False, pos_std=1.0
+)
+TEXTBOOK_RECIPE = Recipe(
+    epochs=1,
+    batch_size=128,
+    lr=0.1,
+    betas=(0.0, 0.99),
+    weight_decay=0.0,
+    warmup=0.0,
+    schedule="constant",
+    optimizer="sgd",
+    clip=None,
+    flip=False,
+    shift=0,
+)
+
+# Chapter 02: a small model with four kinds of positions.
+PLACED = ViTConfig(patch_size=7, embed_dim=48, depth=3, num_heads=4, mlp_ratio=4.0)
+PLACED_RECIPE = Recipe(epochs=5)
+PLACES = {
+    "none": {"pos_embed": "none"},
+    "learned, std 0.02": {"pos_embed": "learned", "pos_std": 0.02},
+    "learned, std 1": {"pos_embed": "learned", "pos_std": 1.0},
+    "sin-cos": {"pos_embed": "sincos"},
+}
+
+# Chapter 04: stacks of any depth, trained for 150 steps.
+STACK = ViTConfig(patch_size=14, embed_dim=32, num_heads=2, mlp_ratio=2.0, pos_std=1.0, global_pool="mean")
+STACK_RECIPE = Recipe(epochs=1, batch_size=32, schedule="constant")
+STACK_STEPS = 150
+GAINS = {"layer scale": 1e-4, "layer scale from 1": 1.0}  # where the gains start
+
+
+# What is timed: pictures, then the Transformer; the batch of a step.
+SIZES = {
+    "28/4 64x6": dict(img_size=28, patch_size=4, in_chans=1, embed_dim=64, depth=6, num_heads=4, batch=128),
+    "28/4 128x6": dict(img_size=28, patch_size=4, in_chans=1, embed_dim=128, depth=6, num_heads=4, batch=128),
+    "96/16 512x2": dict(img_size=96, patch_size=16, in_chans=1, embed_dim=512, depth=2, num_heads=8, batch=64),
+    "224/16 768x12": dict(img_size=224, patch_size=16, in_chans=3, embed_dim=768, depth=12, num_heads=12, batch=4),
+}
+
+
+class LayerScale(nn.Module):
+    """A branch times one learned gain a channel, small at the start (Touvron et al. 2021)."""
+
+    def __init__(self, branch: nn.Module, embed_dim: int, gain: float):
+        super().__init__()
+        self.branch, self.gain = branch, nn.Parameter(torch.full((embed_dim,), gain))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * self.branch(x)  # (B, T, D)
+
+
+def stack(depth: int, norm: str, change: str, seed: int) -> ViT:
+    """One stack, with LayerScale on its branches if GAINS names the change; else as the seed makes it."""
+    torch.manual_seed(seed)
+    model = ViT(replace(STACK, depth=depth, norm=norm))
+    for block in model.blocks if change in GAINS else ():
+        block.attention = LayerScale(block.attention, STACK.embed_dim, GAINS[change])
+        block.mlp = LayerScale(block.mlp, STACK.embed_dim, GAINS[change])
+    return model
+
+
+def changed(model: ViTConfig, recipe: Recipe, changes: dict) -> tuple[ViTConfig, Recipe]:
+    """The model and the recipe with the changes that are theirs."""
+    return tuple(replace(one, **{k: v for k, v in changes.items() if hasattr(one, k)}) for one in (model, recipe))
+
+
+# ---- Data
+
+
+def clothes() -> Dataset:
+    """The real pictures: a result measured on the digits that stand in for them would be another result."""
+    data = load("fashion_mnist")
+    if data.name != "fashion_mnist":
+        raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
+    return data
+
+
+def tested_on(data: Dataset, pictures: int) -> Dataset:
+    """The same with the first test pictures only: enough to watch a training by."""
+    return replace(data, test_images=data.test_images[:pictures], test_labels=data.test_labels[:pictures])
+
+
+def resized(images: Tensor, side: int) -> Tensor:
+    """Pictures (B, C, H, W) of bytes, side pixels high and wide."""
+    if images.shape[-1] == side:
+        return images
+    return F.interpolate(images.float(), size=(side, side), mode="bilinear").round().to(torch.uint8)
+
+
+# ---- Trials
+
+
+def checkpoint(name: str) -> Path:
+    """Where an experiment keeps a run that may be interrupted; deleted when its result is stored."""
+    return Path(os.environ.get("VITNB_CHECKPOINTS", ROOT / ".cache" / "checkpoints")) / f"{name}.pt"
+
+
+# Plain products: every run the same kernel.
+plain_products = partial(sdpa_kernel, SDPBackend.MATH)
+
+
+def train(
+    build: Callable[[], nn.Module], data: Dataset, recipe: Recipe, name: str | None = None
+) -> tuple[nn.Module, History]:
+    """Train a new model with the recipe's seed; a run that has a name goes on where it was interrupted."""
+    torch.manual_seed(recipe.seed)
+    model = build()
+    return model, fit(model, data, recipe, [ProgressBar()] if name else (), name and checkpoint(name))
+
+
+def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    return round(evaluate(model, images, labels).accuracy, 4)
+
+
+def trial(build: Callable[[], nn.Module], part: Dataset, data: Dataset, recipe: Recipe, name: str) -> dict:
+    """Train on a part of the pictures, test on all test pictures of data, made as large as those of the part."""
+    with plain_products():
+        model, history = train(build, part, recipe, name)
+    right = 0.0
+    for images, labels in zip(data.test_images.split(1000), data.test_labels.split(1000), strict=True):
+        images = data.normalize(resized(images, part.train_images.shape[-1]))
+        right += evaluate(model, images, labels).accuracy * len(labels)
+    share = right / len(data.test_labels)
+    print(f"{name}: {share:.4f} after {history.cpu_seconds:.0f} s", flush=True)
+    return {
+        "seed": recipe.seed,
+        "parameters": count_parameters(model),
+        "test_accuracy": round(share, 4),
+        "train_accuracy": round(history.train_accuracy[-1], 4),
+        "seconds": round(history.cpu_seconds, 1),
+        "images": history.images,
+    }
+
+
+def trials(data: Dataset, name: str, model: ViTConfig, recipe: Recipe, changes: dict, seeds: list[int]) -> dict:
+    """A trial a seed, with changes of the model or of the recipe; changes["pictures"] are shown."""
+    model, recipe = changed(model, recipe, changes)
+    part = data.subset(changes["pictures"], test=0)
+    part = replace(part, train_images=resized(part.train_images, model.img_size))
+    runs = [trial(lambda: ViT(model), part, data, replace(recipe, seed=seed), f"{name}-{seed}") for seed in seeds]
+    return summary(runs)
+
+
+def summary(runs: list[dict]) -> dict:
+    """The mean and the standard deviation of the runs' accuracies, and the runs."""
+    accuracies = [found["test_accuracy"] for found in runs]
+    return {"test_accuracy_mean": mean(accuracies), "test_accuracy_sd": stdev(accuracies), "runs": runs}
+
+
+def whole_run(data: Dataset, name: str, config: ViTConfig, recipe: Recipe) -> dict:
+    """Train on all pictures with one seed: the curves, and what the model gets wrong."""
+    with plain_products():
+        model, history = train(lambda: ViT(config), data, recipe, f"{name}-{recipe.seed}")
+    test = evaluate(model, data.normalize(data.test_images), data.test_labels)
+    confusion = test.confusion
+    wrong = (test.predictions != test.labels).nonzero()[:24, 0]
+    return {
+        "seed": recipe.seed,
+        "test_accuracy": round(history.test_accuracy[-1], 4),
+        "test_loss": round(history.test_loss[-1], 4),
+        "seconds": round(history.seconds, 1),
+        "cpu_seconds": round(history.cpu_seconds, 1),  # without waiting for other programs
+        "images_per_second": round(history.images_per_second),
+        "steps": len(history.losses),
+        "losses": thin(history.losses),
+        "train_accuracy_by_epoch": [round(a, 4) for a in history.train_accuracy],
+        "test_accuracy_by_epoch": [round(a, 4) for a in history.test_accuracy],
+        "accuracy_by_class": [round(a, 4) for a in (confusion.diag() / confusion.sum(1)).tolist()],
+        "confusion": confusion.tolist(),
+        "wrong": [{"index": i, "true": int(test.labels[i]), "said": int(test.predictions[i])} for i in wrong.tolist()],
+    }
+
+
+def whole_runs(data: Dataset, config: ViTConfig, runs: list[dict]) -> dict:
+    """What whole runs of one model have in common, and the runs."""
+    return {
+        "parameters": count_parameters(ViT(config)),
+        "classes": list(data.classes),
+        "seconds_max": max(run["seconds"] for run in runs),
+        "cpu_seconds_max": max(run["cpu_seconds"] for run in runs),
+    } | summary(runs)
+
+
+def thin(values: list[float], points: int = 300) -> list[float]:
+    """Means of equal stretches, at most so many, to four digits: what a curve needs."""
+    width = -(-len(values) // points)
+    return [
+        float(f"{sum(part) / len(part):.4g}") for part in (values[i : i + width] for i in range(0, len(values), width))
+    ]
+
+
+# ---- Time and memory
+
+
+def race(
+    runners: dict[str, Callable[[], None]],
+    rounds: int,
+    chance: random.Random,
+    unit: float | None = 0.3,
+    against: dict[str, str] | None = None,
+) -> dict:
+    """Time all of them, in turn: seconds (median) and how many times as long as the first one, with its quartiles.
+
+    Rounds are interleaved: each holds one timing of every runner, in another
+    order each time, and the ratios are taken within a round. So what else the
+    machine does meanwhile meets all of them alike. A timing repeats its runner
+    for about unit seconds; without a unit it is one call, and none before it.
+    against names another one to compare with: {"b": "c"} has the times of b divided by those of c.
+    """
+    for one in runners.values() if unit else ():
+        one()
+        one()
+    first = next(iter(runners))
+    repeat = max(1, round(unit / seconds_of(runners[first], 1))) if unit else 1
+    seconds: dict[str, list[float]] = {name: [] for name in runners}
+    for _ in range(rounds):
+        for name in chance.sample(list(runners), len(runners)):
+            seconds[name].append(seconds_of(runners[name], repeat))
+    found = {}
+    for name, times in seconds.items():
+        bases = seconds[(against or {}).get(name, first)]
+        ratios = sorted(t / base for t, base in zip(times, bases, strict=True))
+        low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+        found[name] = {"seconds": round(median(times), 6), "ratio": round(median(ratios), 3)}
+        found[name] |= {"quartiles": [round(low, 3), round(high, 3)]}
+    return found
+
+
+def seconds_of(one: Callable[[], None], repeat: int) -> float:
+    """Seconds of one call, in the mean of so many."""
+    synchronize()
+    start = time.perf_counter()
+    for _ in range(repeat):
+        one()
+    synchronize()
+    return (time.perf_counter() - start) / repeat
+
+
+def synchronize() -> None:
+    """Wait for what a GPU still computes."""
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
+def step(model: nn.Module, images: Tensor, labels: Tensor, lr: float = 1e-4, half: bool = False) -> Callable[[], None]:
+    """One training step with AdamW, as a function; with half, in bfloat16."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr, fused=True)
+
+    def one() -> None:
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=half):
+            loss = F.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return one
+
+
+def memory_of_this_process(key: str) -> int:
+    """Bytes that Linux counts for this process: VmRSS now, VmHWM at the peak."""
+    return 1024 * int(re.search(rf"{key}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
