@@ -7,9 +7,8 @@ import copy
 from functools import reduce
 
 import numpy as np
-import pytest
 import torch
-from test_checks import RIGHT, WRONG, right, verdict, wrong
+from answers import right, verdict, wrong
 from torch import nn
 from torch.nn import functional as F
 
@@ -17,8 +16,6 @@ from vitnb import MultiHeadAttention, record_attention
 from vitnb.checks import chapter_08
 from vitnb.checks.chapter_08 import CHANGES, MUTANTS
 from vitnb.inspection import attention_distance, rollout
-
-NUMBERS = ["8.1", "8.2", "8.3", "8.4", "8.5"]
 
 # 8.1 ------------------------------------------------------------------------------------------------------
 
@@ -332,34 +329,9 @@ wrong("8.5", "raises TypeError")(lambda function: function(torch.eye(3), torch.e
 # ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_table_of_answers(number):
-    assert len(RIGHT[number]) >= 2 and len(WRONG[number]) >= 3
-    print(f"\n{number}: {len(RIGHT[number])} right accepted, {len(WRONG[number])} wrong rejected")
-    for answer in RIGHT[number] * 3:  # other random numbers each time
-        result, text = verdict(number, answer)
-        assert result is True, text
-    print(f"  + {text}")
-    for answer, phrase in WRONG[number]:
-        result, text = verdict(number, answer)
-        assert result is False and phrase in text, (phrase, text)
-        print(f"  - {text.split(' Hint: ')[0]}")
-
-
 def test_the_untouched_prediction_is_not_done_yet():
     assert verdict("8.4", lambda what: dict.fromkeys(CHANGES, ...)[what]) == (False, "8.4: not done yet.")
     assert verdict("8.4", lambda what: (..., ...)) == (False, "8.4: not done yet.")
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_two_hints_give_no_answer_away(number):
-    for hint in (1, 2):
-        result, text = verdict(number, RIGHT[number][0], hint=hint)
-        assert result is False
-        assert text.startswith(f"Hint {hint}: ")
-        assert 60 < len(text) < 300
-        for code in ("reversed(", "softmax(-1", "torch.eye", "mean(1)", "return", "==", "allclose"):
-            assert code not in text
 
 
 def test_right_ones_are_right_and_mutants_are_not():
