@@ -70,21 +70,16 @@ def by_silence(layer, x):
     return torch.stack(parts, dim=1)
 
 
-def bring_home(layer, x, split=None, bias=0.0):
-    B, T, D = x.shape
-    h, d = layer.num_heads, layer.head_dim
-    q, k, v = layer.qkv(x).reshape(B, T, 3, h, d).permute(2, 0, 3, 1, 4)
-    out = F.scaled_dot_product_attention(q, k, v)
-    matrices = layer.proj.weight.T.reshape(h, d, D) if split is None else split(layer.proj.weight, h, d)
-    return out @ matrices + bias
+def split(x, h):
+    return x.unflatten(-1, (h, -1)).transpose(1, 2)
+
+
+def bring_home(layer, x, mix=F.scaled_dot_product_attention, cut=split):
+    q, k, v = (cut(part, layer.num_heads) for part in layer.qkv(x).chunk(3, -1))
+    return mix(q, k, v) @ layer.proj.weight.T.unflatten(0, (layer.num_heads, -1))
 
 
 right("3.2")(bring_home)
-wrong("3.2", "it belongs to none of them")(lambda layer, x: bring_home(layer, x, bias=layer.proj.bias))
-wrong("3.2", "You share the bias out")(lambda layer, x: bring_home(layer, x, bias=layer.proj.bias / layer.num_heads))
-wrong("3.2", "Which columns of layer.proj.weight")(
-    lambda layer, x: bring_home(layer, x, lambda W, h, d: W.reshape(h, d, h * d))
-)
 wrong("3.2", "has shape")(lambda layer, x: layer(x))
 wrong("3.2", "the single ones are not those of the heads")(
     lambda layer, x: ((layer(x) - layer.proj.bias) / layer.num_heads)[:, None].expand(-1, layer.num_heads, -1, -1)
@@ -92,21 +87,23 @@ wrong("3.2", "the single ones are not those of the heads")(
 wrong("3.2", "one tensor (B, h, T, D) is wanted")(lambda layer, x: list(bring_home(layer, x).unbind(1)))
 
 
-@wrong("3.2", "Which columns")
-def split_by_view(layer, x):
-    B, T, D = x.shape
-    h = layer.num_heads
-    if h == 1:
-        return bring_home(layer, x)
-    q, k, v = (t.reshape(B, h, T, D // h) for t in layer.qkv(x).chunk(3, -1))
-    return F.scaled_dot_product_attention(q, k, v) @ layer.proj.weight.T.reshape(h, D // h, D)
+wrong("3.2", "splits its heads with view alone")(
+    lambda layer, x: bring_home(layer, x, cut=lambda t, h: t.reshape(len(t), h, t.shape[1], -1))
+)
+wrong("3.2", "does not divide the scores")(
+    lambda layer, x: bring_home(layer, x, mix=lambda q, k, v: (q @ k.mT).softmax(-1) @ v)
+)
+wrong("3.2", "runs its softmax over the queries")(
+    lambda layer, x: bring_home(layer, x, mix=lambda q, k, v: (q @ k.mT / q.shape[-1] ** 0.5).softmax(2) @ v)
+)
+wrong("3.2", "Are the heads right before layer.proj?")(lambda layer, x: bring_home(layer, x, mix=lambda q, k, v: k))
 
 
 # 3.3 ------------------------------------------------------------------------------------------------------
 
 
-def rotation(k, D):
-    speeds = 10_000 ** (-torch.arange(D // 2) / (D // 2))
+def rotation(k, D, base=10_000):
+    speeds = base ** (-torch.arange(D // 2) / (D // 2))
     c, s = (k * speeds).cos().diag(), (k * speeds).sin().diag()
     return torch.cat([torch.cat([c, -s], 1), torch.cat([s, c], 1)])
 
@@ -132,11 +129,14 @@ wrong("3.3", "takes rows for columns")(
 )
 wrong("3.3", "looks at the place itself")(lambda D, down, right: torch.eye(D))
 wrong("3.3", "finds that neighbour first at")(lambda D, down, right: rotation(right, D))
-wrong("3.3", "(32, 32) is wanted")(lambda D, down, right: rotation(right, D // 2))
+wrong("3.3", "(64, 64) is wanted")(lambda D, down, right: rotation(right, D // 2))
 wrong("3.3", "finds that neighbour first at")(
     lambda D, down, right: (
         torch.block_diag(rotation(0, D // 2), rotation(-1, D // 2)) if (down, right) != (0, -1) else torch.zeros(D, D)
     )
+)
+wrong("3.3", "% of the places that have one")(
+    lambda D, down, right: torch.block_diag(rotation(down, D // 2, 100), rotation(right, D // 2, 100))
 )
 wrong("3.3", "the scores are too small")(
     lambda D, down, right: 0.01 * torch.block_diag(rotation(down, D // 2), rotation(right, D // 2))
@@ -165,13 +165,6 @@ def by_bisection(T, weight):
     return lead
 
 
-wrong("3.4", "The others are T - 1")(lambda T, w: math.log(w / (1 - w) * T))
-wrong("3.4", "the natural one")(lambda T, w: math.log10(w / (1 - w) * (T - 1)))
-wrong("3.4", "part of the sum")(lambda T, w: math.log(w * T))
-wrong("3.4", "compare it with the rest")(lambda T, w: math.log(w * (T - 1)))
-wrong("3.4", "there are more")(lambda T, w: math.log(w / (1 - w)))
-wrong("3.4", "turned round")(lambda T, w: math.log((1 - w) / w * (T - 1)))
-wrong("3.4", "The score is its logarithm")(lambda T, w: w / (1 - w) * (T - 1))
 wrong("3.4", "there are more")(lambda T, w: 0.0)
 wrong("3.4", "too small")(lambda T, w: 0 if T == 2 else 1)
 wrong("3.4", "too large")(lambda T, w: 8 if T > 2 else 0)

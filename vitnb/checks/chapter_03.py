@@ -1,5 +1,6 @@
 """Exercises of chapter 3: attention, the share of each head, weights set by hand, a prediction, a test for layers."""
 
+import copy
 import math
 import random
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from torch.nn import functional as F
 
 from vitnb import clinic
 from vitnb.attention import MultiHeadAttention
-from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, number, tensor_like
-from vitnb.checks.kinds import compute, judge
+from vitnb.checks.engine import Wrong, call, close, exercise, fresh, tensor_like
+from vitnb.checks.kinds import compute, judge, parts
 from vitnb.clinic import attend
 from vitnb.positions import sincos_table
 
@@ -54,55 +55,91 @@ compute(
 )
 
 
-@exercise(
+def _matrices(layer: MultiHeadAttention) -> Tensor:
+    """What takes the result of each head home, (h, d, D)."""
+    return layer.proj.weight.T.unflatten(0, (layer.num_heads, layer.head_dim))
+
+
+def _terms(
+    layer: MultiHeadAttention,
+    x: Tensor,
+    kind: type[MultiHeadAttention] = MultiHeadAttention,
+    matrices: Callable[[MultiHeadAttention], Tensor] = _matrices,
+) -> Tensor:
+    """What each head adds to each token, (B, h, T, D), if the layer is of this kind."""
+    heads = copy.deepcopy(layer)
+    heads.__class__, heads.proj = kind, nn.Identity()
+    out = heads(x).unflatten(-1, (layer.num_heads, layer.head_dim))  # (B, T, h, d)
+    return out.transpose(1, 2) @ matrices(layer)
+
+
+def _layer(kind: type[nn.Module], D: int, h: int) -> nn.Module:
+    layer = kind(D, h).eval()
+    for parameter in layer.parameters():
+        parameter.data = 0.4 * fresh(*parameter.shape)
+    return layer
+
+
+def _one_tensor(result: Any, wanted: Tensor, layer: MultiHeadAttention, x: Tensor) -> None:
+    listed = isinstance(result, (list, tuple)) and len(result) == layer.num_heads
+    if listed and all(isinstance(term, Tensor) for term in result):
+        raise Wrong(f"Your function returns a {type(result).__name__} of tensors: one tensor (B, h, T, D) is wanted.")
+
+
+def _no_terms(result: Tensor, wanted: Tensor, layer: MultiHeadAttention, x: Tensor) -> str:
+    total = result.sum(1)
+    if close(total, wanted.sum(1), 1e-4) or close(total, layer(x), 1e-4):
+        return "Your terms add up to the right sum, but the single ones are not those of the heads."
+    return (
+        f"The terms of all {layer.num_heads} heads and the bias should add up to layer(x): yours are off by up to "
+        f"{(total - wanted.sum(1)).abs().max():.2g}. Are the heads right before layer.proj? And which columns of its "
+        "weight does head 1 meet?"
+    )
+
+
+compute(
     "3.2",
     "contributions(layer, x)",
     "layer.qkv(x) holds all queries, then all keys, then all values; in each, head after head. Split as the class "
     "does, and stop before the heads are put side by side.",
     "A Linear computes x @ weight.T, so the numbers of head s meet only some columns of layer.proj.weight. How many, "
     "and from where? The bias belongs to no head.",
-)
-def _contributions(answer: Callable) -> str:
-    for B, T, D, h in ((2, 5, 12, 3), (3, 7, 20, 5), (1, 6, 8, 1)):
-        layer, x = MultiHeadAttention(D, h), fresh(B, T, D)
-        for parameter in layer.parameters():
-            parameter.data = 0.4 * fresh(*parameter.shape)
-        with torch.no_grad():
-            parts, wanted = _parts(layer, x), layer(x)
-        result = call(answer, layer, x)
-        if isinstance(result, (list, tuple)) and len(result) == h and all(isinstance(r, Tensor) for r in result):
-            raise Wrong(
-                f"Your function returns a {type(result).__name__} of tensors: one tensor (B, h, T, D) is wanted."
+    cases=lambda: (
+        (_layer(MultiHeadAttention, D, h), fresh(B, T, D))
+        for B, T, D, h in ((2, 5, 12, 3), (3, 7, 20, 5), (1, 6, 8, 1))
+    ),
+    reference=_terms,
+    before=_one_tensor,
+    mistakes={
+        "Every head brings the bias along, so {h} heads add it {h} times: it belongs to none of them.": (
+            lambda layer, x: _terms(layer, x) + layer.proj.bias
+        ),
+        "You share the bias out among the heads: it belongs to none of them, leave it out.": (
+            lambda layer, x: _terms(layer, x) + layer.proj.bias / layer.num_heads
+        ),
+        "You cut layer.proj.weight into rows. A Linear computes x @ weight.T. Which columns of layer.proj.weight does "
+        "head 1 meet?": (
+            lambda layer, x: _terms(layer, x, matrices=lambda a: a.proj.weight.unflatten(0, (a.num_heads, -1)))
+        ),
+        "You give each head every {h}-th column, and its own lie side by side. Which columns of layer.proj.weight does "
+        "head 1 meet?": (
+            lambda layer, x: _terms(
+                layer, x, matrices=lambda a: a.proj.weight.T.unflatten(0, (-1, a.num_heads)).transpose(0, 1)
             )
-        result = tensor_like(result, parts)
-        if not close(result, parts, 1e-4):
-            raise Wrong(_contributions_mistake(result, parts, wanted, layer))
-    return "on 3 layers with 3, 5 and 1 heads; with the bias, your terms add up to what the layer says."
-
-
-def _parts(layer: MultiHeadAttention, x: Tensor) -> Tensor:
-    """What each head adds to each token, (B, h, T, D)."""
-    B, T, D = x.shape
-    h, d = layer.num_heads, layer.head_dim
-    q, k, v = layer.qkv(x).reshape(B, T, 3, h, d).permute(2, 0, 3, 1, 4)
-    out = F.scaled_dot_product_attention(q, k, v)  # (B, h, T, d)
-    return torch.einsum("bhtd,ohd->bhto", out, layer.proj.weight.reshape(D, h, d))
-
-
-def _contributions_mistake(result: Tensor, parts: Tensor, wanted: Tensor, layer: MultiHeadAttention) -> str:
-    bias, h = layer.proj.bias, layer.num_heads
-    if close(result, parts + bias, 1e-4):
-        return f"Every head brings the bias along, so {h} heads add it {h} times: it belongs to none of them."
-    if close(result, parts + bias / h, 1e-4):
-        return "You share the bias out among the heads: it belongs to none of them, leave it out."
-    total = result.sum(1)
-    if close(total, wanted, 1e-4) or close(total, wanted - bias, 1e-4):
-        return "Your terms add up to the right sum, but the single ones are not those of the heads."
-    off = (total + bias - wanted).abs().max().item()
-    return (
-        f"The terms of all {h} heads and the bias should add up to layer(x): yours are off by up to {off:.2g}. Which "
-        "columns of layer.proj.weight does head 1 meet?"
-    )
+        ),
+    }
+    | {
+        f"Your terms are those of a layer that {symptom}.": lambda layer, x, kind=kind: _terms(layer, x, kind)
+        for symptom, kind in (
+            *((symptom, attend.layer(mix)) for symptom, mix in clinic.of(attend.MIX).items()),
+            *clinic.of(MultiHeadAttention).items(),
+        )
+    },
+    otherwise=_no_terms,
+    words=lambda layer, x: {"h": layer.num_heads},
+    right="on 3 layers with 3, 5 and 1 heads; with the bias, your terms add up to what the layer says.",
+    tolerance=1e-4,
+)
 
 
 @exercise(
@@ -115,7 +152,7 @@ def _contributions_mistake(result: Tensor, parts: Tensor, wanted: Tensor, layer:
 )
 def _look(answer: Callable) -> str:
     ways = [(2, -3), (0, -1), (0, 1), (1, 0), (-1, 0), (-1, 2)]
-    for D in (32, 48):
+    for D in (64, 48):  # at 48, speeds that fall too slowly find every neighbour, too
         for down, right in ways:
             rows, cols = 6, 7
             table = sincos_table((rows, cols), D)[0]  # (N, D)
@@ -164,48 +201,49 @@ def _looks(W: Tensor, table: Tensor, down: int, right: int) -> None:
     raise Wrong(f"{case} finds that neighbour first at {100 * found:.0f} % of the places that have one.")
 
 
-@exercise(
+def _lead(T: int, weight: float) -> float:
+    return math.log(weight / (1 - weight) * (T - 1))
+
+
+def _leads() -> list[tuple[int, float]]:
+    draw = random.Random()
+    return [(2, 0.5), (196, 0.5), (draw.randrange(20, 60), 0.9), (draw.randrange(100, 900), draw.choice((0.2, 0.7)))]
+
+
+def _other_lead(said: float, wanted: float, T: int, weight: float) -> str:
+    reached = 1 / (1 + (T - 1) * math.exp(min(-said, 700.0)))
+    return f"With that lead its weight would be {reached:.3f}: too {'small' if said < wanted else 'large'}."
+
+
+compute(
     "3.4",
     "needed_lead(T, weight)",
     "Let the others all have the score 0 and the one the score s. What are the T powers of e, and what is their sum?",
     "You have weight = (its power) / (sum of all powers). Solve for the power, then take the natural logarithm. Try "
     "T = 2 and weight = 0.5: no lead is needed.",
+    cases=_leads,
+    reference=_lead,
+    where="For {T} tokens and a weight of {weight} you say {said:.3f}. ",
+    words=lambda T, weight: {"T": T, "weight": weight},
+    mistakes={
+        "The others are T - 1: the token itself is not among them.": lambda T, w: math.log(w / (1 - w) * T),
+        "That is a logarithm to the base 10: e wants the natural one.": lambda T, w: _lead(T, w) / math.log(10),
+        "Its own power is part of the sum: compare it with the rest, weight to 1 - weight.": (
+            lambda T, w: math.log(w * (T - 1))
+        ),
+        "Its own power is part of the sum that you divide by.": lambda T, w: math.log(w * T),
+        "That is the lead over a single other token: there are more.": lambda T, w: math.log(w / (1 - w)),
+        "That is the lead for the rest of the weight: its odds are turned round.": (
+            lambda T, w: math.log((1 - w) / w * (T - 1))
+        ),
+        "That is the ratio of the powers. The score is its logarithm.": lambda T, w: w / (1 - w) * (T - 1),
+    },
+    otherwise=_other_lead,
+    right=f"4 cases. Half of the weight among 196 tokens takes a lead of {_lead(196, 0.5):.2f}. A query of width 64 "
+    "that meets its own double scores 64 / 8 = 8: among 195 scores of 0 that is a weight of "
+    f"{math.exp(8) / (math.exp(8) + 195):.2f}.",
+    tolerance=1e-4,
 )
-def _lead(answer: Callable) -> str:
-    draw = random.Random()
-    cases = [(2, 0.5), (196, 0.5), (draw.randrange(20, 60), 0.9), (draw.randrange(100, 900), draw.choice((0.2, 0.7)))]
-    for T, weight in cases:
-        said, lead = number(call(answer, T, weight)), math.log(weight / (1 - weight) * (T - 1))
-        if abs(said - lead) > 1e-4:
-            raise Wrong(f"For {T} tokens and a weight of {weight} you say {said:.3f}. {_lead_mistake(said, T, weight)}")
-    self_weight = math.exp(8) / (math.exp(8) + 195)
-    return (
-        f"4 cases. Half of the weight among 196 tokens takes a lead of {math.log(195):.2f}. A query of width 64 that "
-        f"meets its own double scores 64 / 8 = 8: among 195 scores of 0 that is a weight of {self_weight:.2f}."
-    )
-
-
-def _lead_mistake(said: float, T: int, weight: float) -> str:
-    odds = weight / (1 - weight)
-    mistakes = {
-        math.log(odds * T): "The others are T - 1: the token itself is not among them.",
-        math.log10(odds * (T - 1)): "That is a logarithm to the base 10: e wants the natural one.",
-        math.log(weight * (T - 1)): "Its own power is part of the sum: compare it with the rest, weight to 1 - weight.",
-        math.log(weight * T): "Its own power is part of the sum that you divide by.",
-        math.log(odds): "That is the lead over a single other token: there are more.",
-        math.log(1 / odds * (T - 1)): "That is the lead for the rest of the weight: its odds are turned round.",
-        odds * (T - 1): "That is the ratio of the powers. The score is its logarithm.",
-    }
-    for number_, message in mistakes.items():
-        if abs(said - number_) < 1e-4:
-            return message
-    small = said < math.log(odds * (T - 1))
-    return f"With that lead its weight would be {_weight(said, T):.3f}: too {'small' if small else 'large'}."
-
-
-def _weight(lead: float, T: int) -> float:
-    """The weight of a token that leads T - 1 others."""
-    return 1 / (1 + (T - 1) * math.exp(max(-lead, -700.0) if lead > -700 else 700.0))
 
 
 class _Torchs(nn.Module):
@@ -220,17 +258,10 @@ class _Torchs(nn.Module):
 
 
 class _Stepwise(MultiHeadAttention):
-    """The same sum, head after head, picture after picture."""
+    """The same sum, head after head, image after image."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([_parts(self, one[None])[0].sum(0) for one in x]) + self.proj.bias
-
-
-def _layer(kind: type[nn.Module], D: int, h: int) -> nn.Module:
-    layer = kind(D, h).eval()
-    for parameter in layer.parameters():
-        parameter.data = 0.4 * fresh(*parameter.shape)
-    return layer
+        return torch.stack([_terms(self, one[None])[0].sum(0) for one in x]) + self.proj.bias
 
 
 def _precise(rejected: list[str], missed: list[str]) -> str:
@@ -273,12 +304,7 @@ judge(
 )
 def _opinions(answer: Callable) -> str:
     for K in (10, 3, 6):
-        pair = call(answer, K)
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise Wrong(f"Your function returns {described(pair)}: the pair (f, g) is wanted.")
-        if any(part is ... for part in pair):
-            raise NotDone
-        f, g = (_numbers(part, K) for part in pair)
+        f, g = (_numbers(part, K) for part in parts(call(answer, K), 2, "the pair (f, g)"))
         sums = f[:, None] + g  # (K, K)
         same = (sums > 0)[torch.eye(K).bool()].float().mean().item()
         different = (sums <= 0)[~torch.eye(K).bool()].float().mean().item()

@@ -50,7 +50,8 @@ def compute(
     before(result, wanted, *case) may raise Wrong for what has a message of its
     own, a telling shape for example. otherwise is said of an error that is no
     known mistake: words, or a function of (result, wanted, *case). where opens
-    every message; words(*case) fills the names in it and in the messages.
+    every message; words(*case) fills the names in it and in the messages, and
+    {said} is the result.
     """
 
     def test(answer: Callable) -> str:
@@ -67,7 +68,7 @@ def compute(
             if message is None:
                 message = otherwise if isinstance(otherwise, str) else otherwise(result, wanted, *case)
             names = words(*case)
-            raise Wrong((where + message).format_map(names) if names else where + message)
+            raise Wrong((where + message).format_map(names | {"said": result}) if names else where + message)
         return right
 
     exercise(name, signature, hint1, hint2, mistakes)(test)
