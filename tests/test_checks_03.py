@@ -127,6 +127,7 @@ wrong("3.3", "looks the other way. Is a matrix transposed?")(
 wrong("3.3", "takes rows for columns")(
     lambda D, down, right: torch.block_diag(rotation(right, D // 2), rotation(down, D // 2))
 )
+wrong("3.3", "torch.float32 is wanted. Hint")(lambda D, down, right: rotation(right, D).double())
 wrong("3.3", "looks at the place itself")(lambda D, down, right: torch.eye(D))
 wrong("3.3", "finds that neighbour first at")(lambda D, down, right: rotation(right, D))
 wrong("3.3", "(64, 64) is wanted")(lambda D, down, right: rotation(right, D // 2))

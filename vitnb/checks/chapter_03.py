@@ -156,7 +156,7 @@ def _look(answer: Callable) -> str:
         for down, right in ways:
             rows, cols = 6, 7
             table = sincos_table((rows, cols), D)[0]  # (N, D)
-            W = tensor_like(call(answer, D, down, right), table[0, :1].expand(D, D))
+            W = tensor_like(call(answer, D, down, right), table[0, :1].expand(D, D), whose="")
             _looks(W, table.reshape(rows, cols, D), down, right)
     return "at every place of a grid of 6 x 7 that has such a neighbour, in 6 directions and 2 widths."
 
@@ -322,7 +322,7 @@ def _numbers(part: Any, K: int) -> Tensor:
     """One of the two opinions as K floats; whole numbers and (K, 1) will do."""
     if isinstance(part, Tensor) and part.numel() == K:
         part = part.flatten().float()
-    return tensor_like(part, torch.zeros(K))
+    return tensor_like(part, torch.zeros(K), whose="")
 
 
 def _pair_loss(sums: Tensor) -> float:

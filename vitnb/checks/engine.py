@@ -136,14 +136,14 @@ def yes_or_no(value: Any) -> bool:
     return bool(value)
 
 
-def tensor_like(value: Any, wanted: Tensor) -> Tensor:
+def tensor_like(value: Any, wanted: Tensor, whose: str = ", that of the input") -> Tensor:
     """Return value if it is a tensor with the shape and type of wanted and without NaN, or raise Wrong."""
     if not isinstance(value, Tensor):
         raise Wrong(f"Your function returns {described(value)}: a torch tensor is wanted.")
     if value.shape != wanted.shape:
         raise Wrong(f"Your result has shape {tuple(value.shape)}: {tuple(wanted.shape)} is wanted.")
     if value.dtype != wanted.dtype:
-        raise Wrong(f"Your result has type {value.dtype}: {wanted.dtype} is wanted, that of the input.")
+        raise Wrong(f"Your result has type {value.dtype}: {wanted.dtype} is wanted{whose}.")
     if value.isnan().any():
         raise Wrong(f"Your result holds NaN in {int(value.isnan().sum())} of {value.numel()} places.")
     return value.detach()
