@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from experiments.common import BEST, SMALL, clothes, plain_products, race, summary, trial
 from vitnb import ViT
 from vitnb.data import Dataset
-from vitnb.training import Recipe, Training
+from vitnb.recipe import Recipe
+from vitnb.training import Training, loop
 
 RECIPE = Recipe(batch_size=64)
 PICTURES = [500, 2_500, 12_500, 60_000]
@@ -72,11 +73,11 @@ def clock(data: Dataset) -> dict:
 
 def stepper(arm: str, data: Dataset) -> Callable[[], None]:
     torch.manual_seed(SEEDS[0])
-    training = Training(ARMS[arm]().train(), data, replace(RECIPE, epochs=100))
+    steps = loop(Training(ARMS[arm]().train(), data, replace(RECIPE, epochs=100)))
 
     def step() -> None:
         with plain_products():  # as in the runs
-            training.advance()
+            next(steps)
 
     return step
 

@@ -10,8 +10,9 @@ from unittest.mock import patch
 import torch
 
 from experiments.common import SHORT, SHORT_PICTURES, SMALL, checkpoint, clothes
-from vitnb import ViT, training
+from vitnb import ViT, recipe
 from vitnb.data import Dataset
+from vitnb.training import fit
 
 SEEDS = [0, 1, 2, 3, 4]
 ARMS = ("matrices", "everything", "nothing")
@@ -34,10 +35,10 @@ def run() -> dict:
 def one(data: Dataset, arm: str, seed: int) -> float:
     """Train one arm with one seed; a run that was interrupted goes on."""
     torch.manual_seed(seed)
-    recipe = replace(SHORT, seed=seed, weight_decay=0.0 if arm == "nothing" else SHORT.weight_decay)
-    groups = all_alike if arm == "everything" else training.decay_groups
-    with patch.object(training, "decay_groups", groups):
-        history = training.fit(ViT(SMALL), data, recipe, checkpoint=checkpoint(f"decay-{arm}-{seed}"))
+    chosen = replace(SHORT, seed=seed, weight_decay=0.0 if arm == "nothing" else SHORT.weight_decay)
+    groups = all_alike if arm == "everything" else recipe.decay_groups
+    with patch.object(recipe, "decay_groups", groups):  # where Optimizer looks it up
+        history = fit(ViT(SMALL), data, chosen, checkpoint=checkpoint(f"decay-{arm}-{seed}"))
     print(f"{arm}, seed {seed}: {history.test_accuracy[-1]:.4f}", flush=True)
     return round(history.test_accuracy[-1], 4)
 

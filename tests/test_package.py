@@ -31,6 +31,16 @@ def test_every_module_works_after_import_vitnb_alone():
     assert {"checks", "data", "figures", "inspection", "plots", "training", "weights"} <= set(result.stdout.split())
 
 
+def test_what_draws_a_training_does_not_need_the_loop():
+    """A module imports only what stands below it: callbacks know what they read (progress.Run), not who trains."""
+    program = "import sys, vitnb.progress; sys.exit('vitnb.training' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+    text = "".join(
+        (ROOT / "vitnb" / f"{name}.py").read_text() for name in ("progress", "_checkpoint", "recipe", "data")
+    )
+    assert "vitnb.training" not in text and "TYPE_CHECKING" not in text
+
+
 def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(vitnb, "date") and not hasattr(vitnb, "_nothing")
     with pytest.raises(ImportError, match="date"):

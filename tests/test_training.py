@@ -14,9 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from experiments import decay
+from experiments.common import SMALL
 from vitnb import ViT, ViTConfig, data
+from vitnb.evaluation import History, evaluate
 from vitnb.progress import _line, draw_curves
-from vitnb.training import Recipe, Training, decay_groups, evaluate, fit, muon_matrices
+from vitnb.recipe import Optimizer, Recipe, decay_groups, muon_matrices
+from vitnb.training import Training, fit, loop
 
 TINY = ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1)
 
@@ -51,6 +55,9 @@ def same_weights(a: nn.Module, b: nn.Module) -> bool:
 
 def timeless(history) -> dict:
     return {k: v for k, v in history.to_dict().items() if "second" not in k}
+
+
+DONE = History(test_accuracy=[1.0])
 
 
 class Stop(Exception):
@@ -162,7 +169,7 @@ def test_digits_are_never_mirrored_and_clothes_are(digits):
     d.train_images[..., :14] = 0  # all light on the right
     for mirror, expected in ((False, {False}), (True, {False, True})):
         run = Training(linear(), replace(d, mirror=mirror), Recipe(batch_size=160, shift=0))
-        images = run._batch()[0]
+        images = run.batch()[0]
         left = images[..., :14].mean((1, 2, 3)) > images[..., 14:].mean((1, 2, 3))
         assert set(left.tolist()) == expected
 
@@ -247,6 +254,20 @@ def test_decay_shrinks_what_has_no_gradient(digits):
     model = Idle()
     fit(model, digits, Recipe(1, 160, lr=0.1, warmup=0, weight_decay=0.5))
     assert torch.allclose(model.matrix, torch.tensor(0.95)) and torch.equal(model.vector.detach(), torch.ones(2))
+
+
+def test_each_arm_of_the_experiment_on_decay_reaches_the_optimizer(digits, monkeypatch):
+    """It replaces decay_groups where Optimizer looks it up: elsewhere all arms would be one."""
+    taken = []
+    monkeypatch.setattr(decay, "fit", lambda model, data, recipe, **_: taken.append(Optimizer(model, recipe)) or DONE)
+    decayed = {}
+    for arm in decay.ARMS:
+        decay.one(digits, arm, 0)
+        groups = taken[-1].parts[0].param_groups
+        decayed[arm] = [(len(g["params"]), g["weight_decay"]) for g in groups if g["weight_decay"]]
+    every = len(list(ViT(SMALL).parameters()))
+    assert decayed["everything"] == [(every, 0.05)] and decayed["nothing"] == []
+    assert decayed["matrices"][0][0] < every
 
 
 # --- stopping and going on ---
@@ -345,7 +366,6 @@ CHILD = """
 import sys, torch
 torch.set_num_threads(1)
 from vitnb import ViT, ViTConfig, data
-from vitnb.progress import _line, draw_curves
 from vitnb.training import Recipe, fit
 
 torch.manual_seed(0)
@@ -407,6 +427,14 @@ def test_killed_twenty_times_it_ends_with_the_same_weights(tmp_path):
     fit(whole, data.load("digits").subset(160), Recipe(epochs=60, batch_size=16, seed=3))
     parted = torch.load(tmp_path / "run.pt.weights")
     assert all(torch.equal(value, parted[name]) for name, value in whole.state_dict().items())
+
+
+def test_a_state_makes_a_history_again(digits):
+    run = Training(linear(), digits, Recipe(1, 32))
+    next(loop(run))
+    other = Training(linear(), digits, Recipe(1, 32))
+    other.load_state_dict(run.state_dict())
+    assert other.history == run.history and other.step == 1
 
 
 # --- what must not go on ---
@@ -522,8 +550,8 @@ def test_a_validation_set_is_held_out_of_the_training_images(digits):
 
 def test_the_curve_shows_the_held_out_loss_and_names_it(digits):
     run = Training(linear(), digits.hold_out(40), Recipe(epochs=2, batch_size=32, shift=0))
-    while not run.finished:
-        run.advance()
+    for _ in loop(run):
+        pass
     shown = draw_curves(run)
     assert shown == draw_curves(run)
     run._history.test_loss[0] += 1

@@ -7,12 +7,41 @@ time of day and no speed: running the notebook again leaves the same bytes.
 import io
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from vitnb.training import Training
+from torch import nn
+
+from vitnb.data import Dataset
+from vitnb.evaluation import History
+from vitnb.recipe import Recipe
 
 BLUE, ORANGE = "#0072b2", "#d55e00"  # Okabe and Ito: distinct to colour-blind eyes
+
+
+class Run(Protocol):
+    """A training under way, as a callback may read it: step of steps, epoch (from 1) of recipe.epochs."""
+
+    model: nn.Module
+    data: Dataset
+    recipe: Recipe
+    step: int
+    steps: int
+    steps_per_epoch: int
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def lr(self) -> float: ...
+
+    @property
+    def loss(self) -> float: ...
+
+    @property
+    def history(self) -> History: ...
 
 
 class ProgressBar:
@@ -26,14 +55,14 @@ class ProgressBar:
         self.every = every
         self._run: Any = None
 
-    def __call__(self, run: "Training") -> None:
+    def __call__(self, run: Run) -> None:
         if self._run is not run:
             self._run, self._next, self._output = run, 0.0, _Output()
         if run.finished or time.monotonic() >= self._next:
             self._show(run)
             self._next = time.monotonic() + self.every
 
-    def _show(self, run: "Training") -> None:
+    def _show(self, run: Run) -> None:
         if in_notebook():
             self._output.show({"text/plain": _line(run)})
         elif sys.stderr.isatty():
@@ -49,7 +78,7 @@ class LiveCurve:
         self.every = every
         self._run: Any = None
 
-    def __call__(self, run: "Training") -> None:
+    def __call__(self, run: Run) -> None:
         if not in_notebook():
             return
         if self._run is not run:
@@ -60,7 +89,7 @@ class LiveCurve:
             self._next = time.monotonic() + self.every
 
 
-def draw_curves(run: "Training") -> bytes:
+def draw_curves(run: Run) -> bytes:
     """The picture of LiveCurve, as PNG; the same history gives the same bytes."""
     from matplotlib.figure import Figure  # without pyplot: no global state, no second display
 
@@ -88,7 +117,7 @@ def in_notebook() -> bool:
     return hasattr(get_ipython(), "kernel")
 
 
-def _line(run: "Training") -> str:
+def _line(run: Run) -> str:
     parts = [f"epoch {run.epoch}/{run.recipe.epochs}", f"step {run.step}/{run.steps}", f"loss {run.loss:.3f}"]
     if run.history.test_accuracy:
         parts.append(f"{run.data.held_out} accuracy {100 * run.history.test_accuracy[-1]:.1f} %")

@@ -1,0 +1,98 @@
+"""How good a model is: the numbers of a training, and of a test (chapter 07)."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vitnb._validate import positive_int
+
+
+@dataclass
+class History:
+    """What a training left behind, as plain numbers.
+
+    Per step: losses, lrs. Per epoch: train_* on the batches as they were trained
+    on (augmented, with dropout, smoothed), test_* on the whole test set. The
+    result is the last epoch's, never the best one's: choosing by the test set is
+    cheating. seconds counts the training steps, not the evaluations;
+    cpu_seconds is the processor time of the same steps, all threads together,
+    without what other programs took meanwhile.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    lrs: list[float] = field(default_factory=list)
+    train_loss: list[float] = field(default_factory=list)
+    train_accuracy: list[float] = field(default_factory=list)
+    test_loss: list[float] = field(default_factory=list)
+    test_accuracy: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    images: int = 0
+
+    @property
+    def images_per_second(self) -> float:
+        return self.images / self.seconds if self.seconds else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"images_per_second": self.images_per_second}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a model does on pictures it has not trained on. logits are (N, K), the others follow from them."""
+
+    accuracy: float
+    loss: float
+    logits: Tensor
+    labels: Tensor
+
+    @property
+    def predictions(self) -> Tensor:
+        return self.logits.argmax(1)  # (N,)
+
+    @property
+    def probabilities(self) -> Tensor:
+        return self.logits.softmax(1)  # (N, K)
+
+    @property
+    def confusion(self) -> Tensor:
+        """(K, K): row = the true class, column = what the model says."""
+        k = self.logits.shape[1]
+        return torch.bincount(self.labels * k + self.predictions, minlength=k * k).view(k, k)
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int = 1000) -> Evaluation:
+    """Run a model in eval mode over pictures and compare with their labels.
+
+    Shapes: images (N, C, H, W), already normalised: data.normalize(data.test_images); labels (N,).
+    Raises: TypeError for uint8 images; ValueError for none, or another number of labels.
+    """
+    if not images.is_floating_point():
+        raise TypeError(f"images must be normalised floats, got {images.dtype}: use data.normalize(images)")
+    if len(images) == 0 or len(images) != len(labels):
+        raise ValueError(f"images and labels must be equally many and at least 1, got {len(images)} and {len(labels)}")
+    positive_int("batch_size", batch_size)
+    was_training, device = model.training, device_of(model)
+    model.eval()
+    try:
+        batches = images.split(batch_size)
+        logits = torch.cat([model(batch.to(device, dtype_of(model))).float() for batch in batches]).cpu()  # (N, K)
+    finally:
+        model.train(was_training)
+    labels = labels.cpu()
+    accuracy = (logits.argmax(1) == labels).float().mean().item()
+    return Evaluation(accuracy, F.cross_entropy(logits, labels).item(), logits, labels)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device on which a model computes: that of its first parameter."""
+    return next(model.parameters()).device
+
+
+def dtype_of(model: nn.Module) -> torch.dtype:
+    """The floats in which a model computes: those of its first parameter."""
+    return next(model.parameters()).dtype
