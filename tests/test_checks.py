@@ -20,7 +20,7 @@ from answers import RIGHT, WRONG, right, verdict, wrong
 from torch import nn
 
 from vitnb import ViT, ViTConfig, patchify, unpatchify
-from vitnb.checks import check, engine
+from vitnb.checks import check, engine, kinds
 from vitnb.checks.chapter_01 import MUTANTS
 from vitnb.checks.chapter_07 import _lr_at
 from vitnb.training import Recipe, decay_groups
@@ -426,6 +426,14 @@ class BadMessage(Exception):
         raise TypeError
 
 
+class Lying(torch.Tensor):
+    """Equal to everything."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return True if "close" in function.__name__ else super().__torch_function__(function, types, args, kwargs)
+
+
 def exits(*_):
     raise SystemExit
 
@@ -453,6 +461,11 @@ HOSTILE = {
     "its input": lambda *a: a[0],
     "function": lambda *a: len,
     "odd": lambda *a: Odd(),
+    "no numbers": lambda *a: torch.ones(3, 7, device="meta"),
+    "no number": lambda *a: torch.tensor(1.0, device="meta"),
+    "no truth": lambda *a: torch.tensor(True, device="meta"),
+    "sparse": lambda *a: torch.ones(3, 7).to_sparse(),
+    "lying": lambda *a: torch.ones(3, 7).as_subclass(Lying),
     "a number": 49,
     "a tensor": torch.ones(2),
     "an odd object": Odd(),
@@ -504,9 +517,22 @@ def test_an_answer_that_never_returns_is_stopped(number, answer, monkeypatch):
     before = signal.getsignal(signal.SIGALRM)
     result, text = verdict(number, answer)
     assert result is False
-    assert "stopped after 0.1 seconds" in text
+    assert "stopped after 0.1 seconds of work" in text or "0.6 seconds by the clock, with less than 0.1 of" in text
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_an_answer_that_catches_everything_is_stopped(monkeypatch):
+    monkeypatch.setattr(engine, "TIME_LIMIT", 0.1)
+
+    def swallows(*_):
+        while True:
+            try:
+                time.sleep(0.0001)
+            except BaseException:
+                pass
+
+    assert "stopped after" in verdict("1.2", swallows)[1]
 
 
 def test_a_right_answer_that_waits_for_a_busy_machine_is_right(monkeypatch):
@@ -610,6 +636,77 @@ def test_the_global_random_numbers_stay_as_they_are(number):
         before = state()
         assert verdict(number, draws)[0]
         assert torch.equal(before, state()) if isinstance(before, torch.Tensor) else before == state()
+
+
+SETTINGS = {
+    "float64": lambda: torch.set_default_dtype(torch.float64),
+    "meta": lambda: torch.set_default_device("meta"),
+    "no gradients": lambda: torch.set_grad_enabled(False),
+    "threads": lambda: torch.set_num_threads(3),
+}
+
+
+@pytest.fixture(params=SETTINGS)
+def setting(request):
+    with engine._settings_kept():
+        yield SETTINGS[request.param]
+
+
+def settings():
+    return torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled(), torch.get_num_threads()
+
+
+@pytest.mark.parametrize("number", [n for n in NUMBERS if n in RIGHT])
+def test_a_right_answer_is_right_under_every_setting_of_the_session(number, setting):
+    setting()
+    before = settings()
+    result, text = verdict(number, RIGHT[number][0])
+    assert result, text
+    assert settings() == before
+
+
+@pytest.mark.parametrize("number", [n for n in NUMBERS if n in RIGHT])
+def test_an_answer_changes_no_setting_of_the_session(number, setting):
+    def sets(*args):
+        answer = RIGHT[number][0](*args)
+        setting()
+        return answer
+
+    before = settings()
+    result, text = verdict(number, sets)
+    assert result, text
+    assert settings() == before
+
+
+def test_a_patched_comparison_passes_no_later_answer(monkeypatch):
+    monkeypatch.setattr(torch, "allclose", lambda *args, **kwargs: True)
+    assert not verdict("7.3", lambda model, images: model(images))[0]
+
+
+def test_counting_the_calls_passes_no_bug_hunt(monkeypatch):
+    monkeypatch.setattr(engine, "EXERCISES", {})
+    wrong, said = {f"is {i}": i for i in range(1, 12)}, []
+    kinds.judge("0.1", "is_zero(i)", "", "", right={"zero": 0}, wrong=wrong, accepted="{right} and {wrong}.")
+    passed = 0
+    for _ in range(20):
+        calls = iter(range(12))
+        passed += verdict("0.1", lambda i, calls=calls: next(calls) == 0)[0]
+    assert passed < 10
+    assert verdict("0.1", lambda i: said.append(i) or i == 0) == (True, "Right: 1 and 11.")
+    assert sorted(said) == list(range(12))
+
+
+def test_truth_is_a_boolean_of_python_numpy_or_torch():
+    for truth in (True, np.bool_(True), torch.tensor(True)):
+        assert engine.yes_or_no(truth) is True
+    for other in (1, 0, 1.0, torch.tensor(1), torch.tensor([True]), np.array([True]), "True", None):
+        with pytest.raises(engine.Wrong, match="True or False is wanted"):
+            engine.yes_or_no(other)
+
+
+def test_a_module_in_place_of_the_function_is_named():
+    text = verdict("6.4", ViT(ViTConfig()))[1]
+    assert "A function deeper(model) is wanted, without a call: this is a ViT." in text
 
 
 def test_references_are_those_of_the_package():

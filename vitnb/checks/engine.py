@@ -23,12 +23,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, allclose, equal, isnan, nn  # by name: an answer may replace torch.allclose for the session
 
 from vitnb._validate import choice
 
 TIME_LIMIT = 10.0  # seconds of work for all calls of one check together
 PATIENCE = 6  # times as long by the clock: on a busy machine a right answer may wait, and a sleeping one ends too
+AGAIN = 0.001  # seconds until an answer that caught its end is stopped again
 
 
 class Wrong(Exception):
@@ -48,7 +49,7 @@ class NotDone(Exception):
 
 
 class TimeUp(BaseException):  # no Exception: an answer's own "except Exception" must not swallow it
-    """The answer took too long."""
+    """The answer took too long; the text says which limit it met."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def call(answer: Callable, *given: Any) -> Any:
     """
     copies = copy.deepcopy(given)
     try:
-        result = answer(*copies)
+        with _settings_kept():
+            result = answer(*copies)
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and not error.args:
             raise NotDone from None
@@ -118,7 +120,7 @@ def call(answer: Callable, *given: Any) -> Any:
 
 def number(value: Any) -> float:
     """Return a number as a float, or raise Wrong if it is none."""
-    if isinstance(value, Tensor) and value.ndim == 0:
+    if _is_tensor(value) and value.ndim == 0 and not value.is_meta:
         value = value.item()
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise Wrong(f"Your function returns {described(value)}: a number is wanted.")
@@ -129,7 +131,7 @@ def number(value: Any) -> float:
 
 def yes_or_no(value: Any) -> bool:
     """Return True or False, of Python, NumPy or torch, as a bool, or raise Wrong: 1 and 0 are numbers."""
-    if isinstance(value, Tensor) and value.ndim == 0 and value.dtype == torch.bool:
+    if _is_tensor(value) and value.ndim == 0 and value.dtype == torch.bool and not value.is_meta:
         value = value.item()
     if not isinstance(value, (bool, np.bool_)):
         raise Wrong(f"Your function returns {described(value)}: True or False is wanted.")
@@ -137,26 +139,30 @@ def yes_or_no(value: Any) -> bool:
 
 
 def tensor_like(value: Any, wanted: Tensor, whose: str = ", that of the input") -> Tensor:
-    """Return value if it is a tensor with the shape and type of wanted and without NaN, or raise Wrong."""
-    if not isinstance(value, Tensor):
+    """Return value if it is a tensor with the shape, type and device of wanted and without NaN, or raise Wrong."""
+    if not _is_tensor(value):
         raise Wrong(f"Your function returns {described(value)}: a torch tensor is wanted.")
     if value.shape != wanted.shape:
         raise Wrong(f"Your result has shape {tuple(value.shape)}: {tuple(wanted.shape)} is wanted.")
     if value.dtype != wanted.dtype:
         raise Wrong(f"Your result has type {value.dtype}: {wanted.dtype} is wanted{whose}.")
-    if value.isnan().any():
-        raise Wrong(f"Your result holds NaN in {int(value.isnan().sum())} of {value.numel()} places.")
+    if value.layout != wanted.layout:
+        raise Wrong("Your result is a sparse tensor: a dense one is wanted.")
+    if value.device != wanted.device:
+        raise Wrong(f"Your result is on the device {value.device}: {wanted.device} is wanted.")
+    if missing := int(isnan(value).sum()):
+        raise Wrong(f"Your result holds NaN in {missing} of {value.numel()} places.")
     return value.detach()
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 1e-5) -> bool:
     """Say whether two tensors have one shape and the same numbers."""
-    return a.shape == b.shape and torch.allclose(a, b, rtol=tolerance, atol=tolerance)
+    return a.shape == b.shape and allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
 def described(value: Any) -> str:
     """Name a value by its kind, without trusting its repr."""
-    if isinstance(value, (Tensor, np.ndarray)):
+    if _is_tensor(value) or isinstance(value, np.ndarray):
         return f"a {'tensor' if isinstance(value, Tensor) else 'NumPy array'} of shape {tuple(value.shape)}"
     if type(value).__module__.startswith("jax") and hasattr(value, "shape"):
         return f"a JAX array of shape {tuple(value.shape)}"
@@ -181,48 +187,75 @@ def raised_by(error: BaseException, thing: Any) -> bool:
     return file is not None and any(frame.filename == file for frame in frames)
 
 
+def _is_tensor(value: Any) -> bool:
+    """Whether it is torch's own tensor: a subclass may answer what it likes when it is compared."""
+    return type(value) in (Tensor, nn.Parameter)
+
+
 def _judge(number: str, task: Exercise, answer: Any) -> tuple[bool, str]:
     if answer is None or answer is ...:
         return False, f"{number}: not done yet."
+    no_function = f"A function {task.signature} is wanted, without a call: this is {described(answer)}."
     try:
         if not callable(answer):
-            raise Wrong(f"A function {task.signature} is wanted, without a call: this is {described(answer)}.")
-        with _same_random_numbers():
+            raise Wrong(no_function)
+        with _random_numbers_kept(), _settings_kept(), torch.inference_mode(False), torch.enable_grad():
+            _set(torch.float32, torch.device("cpu"), torch.get_num_threads())
             return True, f"Right: {_limited(lambda: task.test(answer))}"
     except NotDone:
         return False, f"{number}: not done yet."
-    except TimeUp:
-        reason = f"Your function was stopped after {TIME_LIMIT:g} seconds: is there a loop that does not end?"
+    except TimeUp as limit:
+        reason = f"Your function was stopped after {limit}"
     except Wrong as error:
-        reason = str(error)
+        reason = no_function if isinstance(error, Raised) and isinstance(answer, nn.Module) else str(error)
+    except Exception as error:  # in our own lines, from something odd that an answer has returned
+        reason = f"What your function returns cannot be checked: {_named(error)}."
     return False, f'{reason} Hint: check("{number}", hint=1).'
 
 
 def _limited(function: Callable[[], str]) -> str:
-    """Run a function; raise TimeUp when TIME_LIMIT is over."""
+    """Run a function; raise TimeUp when its time is over.
+
+    What cannot be stopped: one long call into C, before it is over; an answer
+    that ignores SIGALRM; in a second thread, the thread itself, which goes on.
+    """
     main = threading.current_thread() is threading.main_thread()
     return _limited_by_signal(function) if main and hasattr(signal, "setitimer") else _limited_by_thread(function)
 
 
-def _stopwatch() -> Callable[[], bool]:
-    """A function that says whether the time is over: that of this process, or, much later, that on the clock."""
-    work, clock = time.process_time(), time.monotonic()
-    return lambda: time.process_time() - work > TIME_LIMIT or time.monotonic() - clock > PATIENCE * TIME_LIMIT
+def _stopwatch() -> Callable[[], str]:
+    """A function that says which limit is met, if one is: that on this process's work or, much later, on the clock."""
+    start, clock = time.process_time(), time.monotonic()
+    work, wait = TIME_LIMIT, PATIENCE * TIME_LIMIT
+
+    def met() -> str:
+        if time.process_time() - start > work:
+            return f"{work:g} seconds of work: is there a loop that does not end?"
+        if time.monotonic() - clock > wait:
+            return f"{wait:g} seconds by the clock, with less than {work:g} of work: does it wait for something?"
+        return ""
+
+    return met
 
 
 def _limited_by_signal(function: Callable[[], str]) -> str:
-    over = _stopwatch()
+    met, running = _stopwatch(), True
 
     def look(*_: Any) -> None:
-        if over():
-            signal.setitimer(signal.ITIMER_REAL, 0)  # no second one while the first is cleared away
-            raise TimeUp
+        if running and (limit := met()):
+            # Again and again, until it gets through: an answer may catch BaseException in a loop.
+            signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
+            raise TimeUp(limit)
 
     handler = signal.signal(signal.SIGALRM, look)
     timer = signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT / 10, TIME_LIMIT / 10)
     try:
-        return function()
+        try:
+            return function()
+        finally:
+            running = False  # the one line that a last signal can interrupt
     finally:
+        running = False
         signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, handler)
 
@@ -237,18 +270,18 @@ def _limited_by_thread(function: Callable[[], str]) -> str:
         except BaseException as error:
             outcome.append(error)
 
-    over, thread = _stopwatch(), threading.Thread(target=run, daemon=True)
+    met, thread = _stopwatch(), threading.Thread(target=run, daemon=True)
     thread.start()
-    while thread.is_alive() and not over():
+    while thread.is_alive() and not (limit := met()):
         thread.join(TIME_LIMIT / 10)
-    result = outcome[0] if outcome else TimeUp()
+    result = outcome[0] if outcome else TimeUp(limit)
     if isinstance(result, BaseException):
         raise result
     return result
 
 
 @contextmanager
-def _same_random_numbers() -> Iterator[None]:
+def _random_numbers_kept() -> Iterator[None]:
     """Leave the global random generators as they were, whatever an answer draws."""
     states = random.getstate(), np.random.get_state()  # noqa: NPY002  (the state that an answer may change)
     try:
@@ -259,17 +292,44 @@ def _same_random_numbers() -> Iterator[None]:
         np.random.set_state(states[1])  # noqa: NPY002
 
 
+@contextmanager
+def _settings_kept() -> Iterator[None]:
+    """Leave torch's settings as they were, whatever an answer sets: default type and device, gradients, threads."""
+    settings = torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads()
+    with torch.set_grad_enabled(torch.is_grad_enabled()):
+        try:
+            yield
+        finally:
+            _set(*settings)
+
+
+def _set(dtype: torch.dtype, device: torch.device, threads: int) -> None:
+    """Set what is not so already: a default device, even the CPU, makes every call slower."""
+    if torch.get_default_dtype() != dtype:
+        torch.set_default_dtype(dtype)
+    if torch.get_default_device() != device:
+        torch.set_default_device(None if device.type == "cpu" else device)
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+
+
 def _what_was_raised(answer: Callable, error: BaseException) -> str:
     """Name the error, its message in one line, and the reader's own line where it came from."""
     file = getattr(getattr(answer, "__code__", None), "co_filename", None)
     lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     where = f" in the line `{lines[-1]}`" if lines and lines[-1] else ""
+    kind, colon, message = _named(error).partition(":")
+    return f"Your function raises {kind}{where}{colon}{message}"
+
+
+def _named(error: BaseException) -> str:
+    """An error's kind and its message, in one line, as far as it can be read."""
     try:
         message = " ".join(str(error).split())
     except Exception:
         message = ""
     message = f": {textwrap.shorten(message, 160, placeholder=' ...')}" if message else ""
-    return f"Your function raises {type(error).__name__}{where}{message.rstrip('.')}"
+    return f"{type(error).__name__}{message.rstrip('.')}"
 
 
 def _untouched(answer: Callable) -> bool:
@@ -288,7 +348,7 @@ def _same(before: Any, after: Any) -> bool:
         a, b = before.state_dict(), after.state_dict()
         return before.training == after.training and a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
     if isinstance(before, Tensor):
-        return before.shape == after.shape and torch.equal(before, after)
+        return before.shape == after.shape and equal(before, after)
     if isinstance(before, dict):
         return before.keys() == after.keys() and all(_same(before[k], after[k]) for k in before)
     if hasattr(before, "__array__"):  # NumPy's and JAX's

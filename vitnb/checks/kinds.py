@@ -6,6 +6,7 @@ tests/test_checks.py feeds each mistake back and expects its own message.
 A message may hold {names}, which `words` fills in from the case.
 """
 
+import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -93,6 +94,7 @@ def judge(
     right and wrong are {what a reader is told about it: the thing}; given
     makes the answer's arguments from a thing; more(rejected, missed) adds a
     sentence. An error that comes from inside a wrong thing counts as seen.
+    They come in a random order, so that counting the calls tells nothing.
     """
 
     def says(answer: Callable, thing: Any, ours: bool) -> bool:
@@ -104,8 +106,11 @@ def judge(
             raise
 
     def test(answer: Callable) -> str:
-        rejected = [name for name, thing in right.items() if not says(answer, thing, True)]
-        missed = [name for name, thing in wrong.items() if says(answer, thing, False)]
+        cases = [(thing, True) for thing in right.values()] + [(thing, False) for thing in wrong.values()]
+        order = random.Random().sample(range(len(cases)), len(cases))
+        said = {i: says(answer, *cases[i]) for i in order}
+        rejected = [name for i, name in enumerate(right) if not said[i]]
+        missed = [name for i, name in enumerate(wrong, start=len(right)) if said[i]]
         if rejected or missed:
             count = f"It rejects {len(rejected)} of {len(right)} {nouns[0]} and lets {len(missed)} of {len(wrong)} "
             example = f"{nouns[1]} through" + (f", for example {one} {missed[0]}." if missed else ".")
