@@ -9,12 +9,9 @@ chapter 02 shows, and once with one that is.
 from dataclasses import asdict, replace
 from functools import partial
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
-
 from experiments.common import clothes, train
 from vitnb import PatchEmbedding, ViT, ViTConfig
+from vitnb.clinic import cut
 from vitnb.data import Dataset
 from vitnb.training import Recipe
 
@@ -31,25 +28,11 @@ CONFIG = {
     "pos_stds": POS_STDS,
     "recipe": asdict(RECIPE),
 }
-
-
-class Striped(PatchEmbedding):
-    """Each token gets p*p numbers that lie in a row in memory: stripes, not a square."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        stripes = images.reshape(len(images), self.num_patches, -1)  # (B, N, C*p*p)
-        return F.linear(stripes, self.proj.weight.flatten(1), self.proj.bias)  # (B, N, D)
-
-
-class Shuffled(PatchEmbedding):
-    """Patches cut right from pictures whose pixels have all moved, each to one fixed other place."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        order = torch.randperm(images[0, 0].numel(), generator=torch.Generator().manual_seed(0))
-        return super().forward(images.flatten(2)[:, :, order].reshape(images.shape))
-
-
-ARMS = {"right": PatchEmbedding, "reshape alone": Striped, "pixels shuffled": Shuffled}
+ARMS = {
+    "right": PatchEmbedding,
+    "reshape alone": cut.embedding(cut.reshape_alone),
+    "pixels shuffled": cut.ShuffledPixels,
+}
 
 
 def build(arm: str, pos_std: float) -> ViT:

@@ -19,10 +19,10 @@ import torch.nn.functional as F
 from answers import RIGHT, WRONG, right, verdict, wrong
 from torch import nn
 
-from vitnb import ViT, ViTConfig, patchify, unpatchify
+from vitnb import ViT, ViTConfig, clinic, patchify, unpatchify
 from vitnb.checks import check, engine, kinds
-from vitnb.checks.chapter_01 import MUTANTS
 from vitnb.checks.chapter_07 import _lr_at
+from vitnb.clinic import cut
 from vitnb.training import Recipe, decay_groups
 
 # 1.1 ------------------------------------------------------------------------------------------------------
@@ -49,13 +49,8 @@ def guarded(count):
     return answer
 
 
-wrong("1.1", "the number of pixels in one patch")(lambda h, w, p: p**2)
-wrong("1.1", "the cls token comes later")(guarded(lambda h, w, p: (h // p) * (w // p) + 1))
-wrong("1.1", "one row plus one column")(guarded(lambda h, w, p: h // p + w // p))
 wrong("1.1", "Draw the grid")(guarded(lambda h, w, p: (h // p) ** 2))
 wrong("1.1", "a count is a whole number")(guarded(lambda h, w, p: (h / p) * (w / p)))
-wrong("1.1", "rounding down")(lambda h, w, p: (h // p) * (w // p))
-wrong("1.1", "rounding up")(lambda h, w, p: math.ceil(h / p) * math.ceil(w / p))
 
 
 @wrong("1.1", "each side must fit alone")
@@ -97,23 +92,8 @@ def by_loop(patches, p, H, W, C):
 
 
 right("1.2")(lambda patches, p, H, W, C: F.fold(patches.mT, (H, W), p, stride=p))
-wrong("1.2", "reshape() or view() does without permute()")(lambda x, p, H, W, C: x.reshape(-1, C, H, W))
-wrong("1.2", "column by column")(
-    lambda x, p, H, W, C: (
-        x.reshape(-1, W // p, H // p, C, p, p).permute(0, 3, 2, 4, 1, 5).reshape(-1, C, H, W)  # fmt: skip
-    )
-)
 wrong("1.2", "Height and width are swapped")(
     lambda x, p, H, W, C: x.reshape(-1, W // p, H // p, C, p, p).permute(0, 3, 1, 4, 2, 5).reshape(-1, C, W, H)
-)
-wrong("1.2", "channels last")(
-    lambda x, p, H, W, C: x.reshape(-1, H // p, W // p, p, p, C).permute(0, 5, 1, 3, 2, 4).reshape(-1, C, H, W)
-)
-wrong("1.2", "but transposed")(
-    lambda x, p, H, W, C: x.reshape(-1, H // p, W // p, C, p, p).permute(0, 3, 1, 5, 2, 4).reshape(-1, C, H, W)
-)
-wrong("1.2", "The last reshape merges axes")(
-    lambda x, p, H, W, C: x.reshape(-1, H // p, W // p, C, p, p).permute(0, 3, 1, 2, 4, 5).reshape(-1, C, H, W)
 )
 wrong("1.2", "raises RuntimeError")(
     lambda x, p, H, W, C: x.reshape(-1, H // p, W // p, 3, p, p).permute(0, 3, 1, 4, 2, 5).reshape(-1, C, H, W)
@@ -160,26 +140,21 @@ def conv_by_state_dict(linear, p, C):
     return conv
 
 
-def conv_with(weight=lambda w, p, C: w.reshape(-1, C, p, p), new_bias=lambda b: b, **changes):
+def conv_with(weight=lambda w, p, C: w.reshape(-1, C, p, p), **changes):
     def answer(linear, p, C):
         conv = nn.Conv2d(
             **{"in_channels": C, "out_channels": len(linear.weight), "kernel_size": p, "stride": p} | changes
         )
         conv.weight.data = weight(linear.weight.data.clone(), p, C)
         if conv.bias is not None:
-            conv.bias.data = new_bias(linear.bias.data.clone())
+            conv.bias.data = linear.bias.data.clone()
         return conv
 
     return answer
 
 
-wrong("1.3", "random ones?")(lambda linear, p, C: nn.Conv2d(C, linear.out_features, p, p))
 wrong("1.3", "the bias is forgotten: there is none")(conv_with(bias=False))
-wrong("1.3", "the bias is forgotten: it is not that of linear")(conv_with(new_bias=lambda b: 0 * b))
-wrong("1.3", "the channels last")(conv_with(lambda w, p, C: w.reshape(-1, p, p, C).permute(0, 3, 1, 2)))
 wrong("1.3", "weight.shape is (7, 4, 4, 3)")(conv_with(lambda w, p, C: w.reshape(-1, p, p, C)))
-wrong("1.3", "are transposed")(conv_with(lambda w, p, C: w.reshape(-1, C, p, p).mT))
-wrong("1.3", "in the wrong order")(conv_with(lambda w, p, C: w.reshape(C, p, p, -1).permute(3, 0, 1, 2)))
 wrong("1.3", "the windows overlap")(conv_with(stride=1))
 wrong("1.3", "padding")(conv_with(padding=1))
 wrong("1.3", "an nn.Conv2d is wanted")(lambda linear, p, C: linear)
@@ -187,7 +162,20 @@ wrong("1.3", "a leaf Variable")(
     lambda linear, p, C: nn.Conv2d(C, linear.out_features, p, p).weight.copy_(linear.weight.reshape(-1, C, p, p))
 )
 wrong("1.3", "kernel_size")(lambda linear, p, C: nn.Conv2d(C, linear.out_features, 1, p))
-wrong("1.3", "off by up to nan")(conv_with(lambda w, p, C: w.reshape(-1, C, p, p) * math.nan))
+right("1.3")(conv_with(padding="valid"))
+wrong("1.3", "random ones?")(cut.filters_forgotten)
+
+
+@wrong("1.3", "random ones?")
+def conv_with_another_forward(linear, p, C):
+    conv = cut.filters_forgotten(linear, p, C)
+    conv.forward = cut.linear_to_conv(linear, p, C).forward
+    return conv
+
+
+wrong("1.3", "the bias is forgotten: it is not that of linear")(cut.bias_forgotten)
+wrong("1.3", "in the wrong order")(cut.filters_in_disorder)
+wrong("1.3", "holds NaN in")(conv_with(lambda w, p, C: w.reshape(-1, C, p, p) * math.nan))
 
 
 # 1.4 ------------------------------------------------------------------------------------------------------
@@ -224,15 +212,18 @@ def compared(*shape, p=4, content=torch.rand):
 wrong("1.4", "returns zeros in the right shape. Does it look at the shape only?")(
     lambda function: function(torch.rand(2, 3, 8, 12), 4).shape == (2, 6, 48)
 )
-wrong("1.4", "lets 10 of 10 wrong")(lambda function: True)
+wrong("1.4", "lets 11 of 11 wrong")(lambda function: True)
 wrong("1.4", "rejects 3 of 3 right ones and lets 0")(lambda function: False)
-wrong("1.4", "right only for square pictures")(compared(2, 3, 8, 8))
+wrong("1.4", "right only for square images")(compared(2, 3, 8, 8))
 wrong("1.4", "right only for one channel")(compared(2, 1, 8, 12))
 wrong("1.4", "the patches of the first")(compared(1, 3, 8, 12))
-wrong("1.4", "lets 9 of 10")(compared(2, 3, 8, 12, content=torch.ones))
-wrong("1.4", "lets 3 of 10 wrong ones through")(compared(2, 3, 8, 12, p=1))
-wrong("1.4", "lets 8 of 10 wrong ones through, for example a patchify that only reshapes")(
+wrong("1.4", "lets 10 of 11")(compared(2, 3, 8, 12, content=torch.ones))
+wrong("1.4", "lets 3 of 11 wrong ones through")(compared(2, 3, 8, 12, p=1))
+wrong("1.4", "lets 9 of 11 wrong ones through, for example a patchify that only reshapes")(
     lambda f: (x := torch.rand(2, 3, 8, 12)).sort().values.shape == x.shape and f(x, 4).mean().isclose(x.mean()).item()
+)
+wrong("1.4", "a patchify that reverses the channels")(
+    compared(2, 1, 8, 12, content=lambda shape: torch.rand(shape).expand(-1, 3, -1, -1))
 )
 wrong("1.4", "True or False is wanted")(lambda function: "yes")
 
@@ -719,12 +710,12 @@ def test_references_are_those_of_the_package():
     assert [set(names) for names in by_groups(model)] == [set(names) for names in by_axes(model)]
 
 
-def test_mutants_of_patchify_have_the_right_shape_and_are_wrong():
+def test_wrong_versions_of_patchify_have_the_right_shape_and_are_wrong():
     images = torch.rand(2, 3, 8, 12)
-    for function in MUTANTS.values():
+    for function in clinic.of(patchify).values():
         patches = function(images, 4)
         assert patches.shape == (2, 6, 48)
         assert not torch.equal(patches, patchify(images, 4))
     square, grey = torch.rand(2, 3, 8, 8), torch.rand(2, 1, 8, 12)
-    assert torch.equal(MUTANTS["is right only for square pictures"](square, 4), patchify(square, 4))
-    assert torch.equal(MUTANTS["is right only for one channel"](grey, 4), patchify(grey, 4))
+    assert torch.equal(cut.sides_swapped(square, 4), patchify(square, 4))
+    assert torch.equal(cut.read_channels_last(grey, 4), patchify(grey, 4))

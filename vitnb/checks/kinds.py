@@ -194,7 +194,7 @@ def build(
                     continue
                 message = _recognised(result, target, inputs, made(mistakes, args), tolerance)
             if message is None:
-                message = otherwise if isinstance(otherwise, str) else otherwise(module, result, target, *inputs)
+                message = otherwise if isinstance(otherwise, str) else otherwise(module, result, target, *args, *inputs)
             raise Wrong(message)
         return right
 

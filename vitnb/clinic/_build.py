@@ -10,6 +10,7 @@ from vitnb.attention import MultiHeadAttention
 from vitnb.blocks import MLP, PreNormBlock
 from vitnb.clinic._fault import FAULTS
 from vitnb.clinic.attend import layer
+from vitnb.clinic.cut import embedding
 from vitnb.patches import PatchEmbedding, patchify
 from vitnb.pooling import ClsToken
 from vitnb.positions import LearnedPositions
@@ -47,12 +48,7 @@ def _as(kind: type) -> Callable[[ViT, type], bool]:
 
 
 def _cuts(model: ViT, cut: Callable[[Tensor, int], Tensor]) -> bool:
-    class Cutting(PatchEmbedding):
-        def forward(self, images: Tensor) -> Tensor:
-            patches = cut(images, self.patch_size[0])  # (B, N, C*p*p)
-            return F.linear(patches, self.proj.weight.flatten(1), self.proj.bias)  # (B, N, D)
-
-    return _as(PatchEmbedding)(model, Cutting)
+    return _as(PatchEmbedding)(model, embedding(cut))
 
 
 def _attends(model: ViT, mix: Callable[[Tensor, Tensor, Tensor], Tensor]) -> bool:
