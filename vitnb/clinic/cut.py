@@ -64,20 +64,14 @@ def sides_swapped(images: Tensor, patch_size: int) -> Tensor:
     return patchify(images.reshape(B, C, W, H), patch_size)
 
 
-@fault("is right only for one channel", patchify, {"cut"})
-def read_channels_last(images: Tensor, patch_size: int) -> Tensor:
-    B, C, H, W = images.shape
-    return patchify(images.reshape(B, H, W, C).permute(0, 3, 1, 2), patch_size)
+@fault("is right only for one channel, or for channels that are all alike", patchify, {"cut"})
+def channels_reversed(images: Tensor, patch_size: int) -> Tensor:
+    return patchify(images.flip(1), patch_size)
 
 
 @fault("puts the channels last in each vector", patchify, {"cut"})
 def channels_last(images: Tensor, patch_size: int) -> Tensor:
     return _permuted(images, patch_size, 0, 2, 4, 3, 5, 1)
-
-
-@fault("reverses the channels", patchify, {"cut"})
-def channels_reversed(images: Tensor, patch_size: int) -> Tensor:
-    return patchify(images.flip(1), patch_size)
 
 
 @fault("gives every image of a batch the patches of the first", patchify, {"cut"})
