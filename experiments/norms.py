@@ -14,8 +14,8 @@ import torch
 
 from experiments.common import GAINS, STACK, STACK_RECIPE, STACK_STEPS, checkpoint, clothes, stack
 from vitnb import ViT
+from vitnb.clinic.wire import NormaliseThenAdd
 from vitnb.data import Dataset
-from vitnb.figures.block_diagram import NormaliseThenAdd
 from vitnb.training import fit
 
 TEST_PICTURES = 2000

@@ -9,8 +9,9 @@ from playwright.sync_api import expect
 from torch.nn import functional as F
 
 from vitnb import ViT, ViTConfig, data
+from vitnb.clinic.wire import NormaliseThenAdd
 from vitnb.figures import BlockDiagram
-from vitnb.figures.block_diagram import NormaliseThenAdd, SandwichBlock, stack
+from vitnb.figures.block_diagram import SandwichBlock, stack
 
 PAGE = "book/04-pre-norm-post-norm.html"
 WIRINGS = ["pre-norm", "post-norm", "normalise, then add", "sandwich"]

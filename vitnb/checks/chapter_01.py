@@ -161,7 +161,7 @@ build(
         ((nn.Linear(C * p * p, D), p, C), (fresh(2, C, 2 * p, 3 * p),))
         for C, p, D in ((3, 4, 7), (1, 5, 6), (2, 3, 11))
     ),
-    make=lambda linear, p, C: nn.Conv2d(C, linear.out_features, p, p),
+    make=lambda conv, linear, p, C: nn.Conv2d(C, linear.out_features, p, p),
     reference=lambda linear, p, C: lambda images: linear(patchify(images, p)).mT.unflatten(2, (2, 3)),
     before=_is_a_cut,
     mistakes={

@@ -170,15 +170,18 @@ def build(
     """An exercise whose answer returns a module: its weights are what is judged.
 
     A case is (what the answer is called with, what its module is called with).
-    The state of the module is loaded into make(*args), a fresh one, so that a
-    patched forward, a hook or a subclass proves nothing. reference(*args) does
-    what is wanted; before(module, *args) may raise Wrong for sizes, say.
-    Mistakes return modules too, and are recognised by what these compute.
+    The state of the module is loaded into make(module, *args), a fresh one of
+    the same size, so that a patched forward, a hook or a subclass proves
+    nothing. reference(*args) does what is wanted; before(module, *args) may
+    raise Wrong for sizes, say; otherwise gets the fresh module. Mistakes return
+    modules too, and are recognised by what these compute.
     """
 
-    def made(mistakes: Mistakes, args: tuple) -> Mistakes:
-        """What the modules of the mistakes compute."""
-        return {message: lambda *x, f=f: loaded(make(*args), f(*args))(*x) for message, f in mistakes.items()}
+    def twin(module: nn.Module, args: tuple) -> nn.Module:
+        return loaded(make(module, *args), module)
+
+    def computed(args: tuple) -> Mistakes:
+        return {message: lambda *x, f=f: twin(f(*args), args)(*x) for message, f in mistakes.items()}
 
     def test(answer: Callable) -> str:
         for args, inputs in cases():
@@ -188,13 +191,15 @@ def build(
             if before is not None:
                 before(module, *args)
             with torch.no_grad():
-                target, twin = reference(*args)(*inputs), loaded(make(*args), module)
-                result = tensor_like(call(twin, *inputs), target)
+                target, own = reference(*args)(*inputs), twin(module, args)
+                result = tensor_like(call(own, *inputs), target)
                 if _same(result, target, tolerance):
                     continue
-                message = _recognised(result, target, inputs, made(mistakes, args), tolerance)
-            if message is None:
-                message = otherwise if isinstance(otherwise, str) else otherwise(module, result, target, *args, *inputs)
+                message = _recognised(result, target, inputs, computed(args), tolerance)
+                if message is None:
+                    message = (
+                        otherwise if isinstance(otherwise, str) else otherwise(own, result, target, *args, *inputs)
+                    )
             raise Wrong(message)
         return right
 

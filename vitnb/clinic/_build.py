@@ -84,4 +84,4 @@ PLACES: dict[Callable, Callable[[ViT, Callable], bool]] = {
     F.layer_norm: _normalises,
     ClsToken: _pools,
     LearnedPositions: _places,
-} | {kind: _as(kind) for kind in (PatchEmbedding, MultiHeadAttention, MLP, PreNormBlock, nn.LayerNorm)}
+} | {kind: _as(kind) for kind in (PatchEmbedding, MultiHeadAttention, MLP, PreNormBlock)}

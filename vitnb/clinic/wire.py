@@ -1,6 +1,6 @@
 """Wrong blocks, norms and MLPs: the arrows of a block drawn elsewhere, a norm over the wrong axes."""
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from vitnb.blocks import MLP, PostNormBlock, PreNormBlock
@@ -117,7 +117,88 @@ class WithReLU(MLP):
         return self.drop(self.fc2(self.drop(F.relu(self.fc1(x)))))
 
 
-@fault("normalises over tokens and channels together", nn.LayerNorm, {"reference"})
-class OverTokensAndChannels(nn.LayerNorm):
-    def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, x.shape[1:], eps=self.eps) * self.weight + self.bias
+NORM = F.layer_norm  # what the functions of (x, gain, bias, eps) are wrong versions of
+
+
+def _centred(x: Tensor) -> Tensor:
+    return x - x.mean(-1, keepdim=True)
+
+
+def _variance(x: Tensor) -> Tensor:
+    return x.var(-1, correction=0, keepdim=True)  # (B, T, 1)
+
+
+def _over(x: Tensor, gain: Tensor, bias: Tensor, eps: float, *axes: int) -> Tensor:
+    """One mean and one variance for all numbers along some axes."""
+    variance = x.var(axes, correction=0, keepdim=True)
+    return gain * (x - x.mean(axes, keepdim=True)) / (variance + eps).sqrt() + bias
+
+
+@fault("normalises over tokens and channels together", NORM, {"reference"})
+def over_tokens_and_channels(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return _over(x, gain, bias, eps, 1, 2)
+
+
+@fault("normalises over the tokens, channel by channel", NORM, {"reference"})
+def over_the_tokens(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return _over(x, gain, bias, eps, 1)
+
+
+@fault("normalises over the images of the batch, as BatchNorm does", NORM, {"reference", "order"})
+def over_the_images(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return _over(x, gain, bias, eps, 0)
+
+
+@fault("normalises over all images, tokens and channels together", NORM, {"reference"})
+def over_everything(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return _over(x, gain, bias, eps, 0, 1, 2)
+
+
+@fault("has a variance that divides by D - 1", NORM, {"reference"})
+def unbiased_variance(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return gain * _centred(x) / (x.var(-1, keepdim=True) + eps).sqrt() + bias
+
+
+@fault("forgets gain and bias", NORM, {"reference"})
+def without_gain_and_bias(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return NORM(x, x.shape[-1:], eps=eps)
+
+
+@fault("forgets the bias", NORM, {"reference"})
+def without_bias(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return NORM(x, x.shape[-1:], gain, eps=eps)
+
+
+@fault("forgets the gain", NORM, {"reference"})
+def without_gain(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return NORM(x, x.shape[-1:], eps=eps) + bias
+
+
+@fault("multiplies its bias by the gain, too", NORM, {"reference"})
+def gain_after_bias(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return gain * (NORM(x, x.shape[-1:], eps=eps) + bias)
+
+
+@fault("divides by the variance, not by its root", NORM, {"reference"})
+def divided_by_the_variance(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return gain * _centred(x) / (_variance(x) + eps) + bias
+
+
+@fault("adds eps after the root (which a small eps hides)", NORM)
+def eps_after_the_root(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return gain * _centred(x) / (_variance(x).sqrt() + eps) + bias
+
+
+@fault("does not use eps (which a small eps hides)", NORM)
+def without_eps(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return gain * _centred(x) / _variance(x).sqrt() + bias
+
+
+@fault("does not subtract the mean", NORM, {"reference"})
+def mean_kept(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return gain * x / (_variance(x) + eps).sqrt() + bias
+
+
+@fault("subtracts the mean and does not divide", NORM, {"reference"})
+def only_centred(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return gain * _centred(x) + bias

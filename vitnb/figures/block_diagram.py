@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from vitnb import data, plots
 from vitnb.blocks import PreNormBlock
+from vitnb.clinic.wire import NormaliseThenAdd
 from vitnb.figures._base import Figure, module, style
 from vitnb.vit import ViT, ViTConfig
 
@@ -107,16 +108,6 @@ class BlockDiagram(Figure):
     def _check(self, proposal: dict[str, Any]) -> int:
         name, value = proposal["trait"].name, proposal["value"]
         return _within(name, value, len(getattr(self, f"{name}s")))
-
-
-class NormaliseThenAdd(PreNormBlock):
-    """The bug: the norm replaces the stream instead of feeding a branch."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.norm1(x)
-        x = x + self.attention(x)
-        x = self.norm2(x)
-        return x + self.mlp(x)  # (B, T, D)
 
 
 class SandwichBlock(PreNormBlock):
