@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 NAME ?=
-JS := $(wildcard vitnb/figures/*.js book/assets/*.js tests/*.mjs)
+JS := $(wildcard vitnb/figures/*.js vitnb/figures/*/*.js book/assets/*.js tests/*.mjs)
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=300
 
 .PHONY: book slides test jax gpu notebooks lint format lab results clean lock

@@ -9,7 +9,6 @@ import {
   tableOfHeads,
   tokensHeard,
 } from "../vitnb/figures/attention_explorer.js";
-import { share, stepToken, tokenAt } from "../vitnb/figures/canvas.js";
 
 const close = (a, b, within = 1e-6) => {
   assert.equal(a.length, b.length);
@@ -57,28 +56,6 @@ test("how many tokens a row hears", () => {
   assert.deepEqual(ranked(Float32Array.of(0.2, 0.5, 0.2, 0.1)), [1, 0, 2, 3]);
 });
 
-test("arrow keys walk over the patches and up to cls", () => {
-  const grid = [2, 3];
-  assert.equal(stepToken(1, 1, 0, grid, 1), 2);
-  assert.equal(stepToken(3, 1, 0, grid, 1), 3);
-  assert.equal(stepToken(3, 0, 1, grid, 1), 6);
-  assert.equal(stepToken(6, 0, 1, grid, 1), 6);
-  assert.equal(stepToken(2, 0, -1, grid, 1), 0);
-  assert.equal(stepToken(0, 0, -1, grid, 1), 0);
-  assert.equal(stepToken(0, 0, 1, grid, 1), 1);
-  assert.equal(stepToken(0, 0, -1, grid, 0), 0); // without cls
-  assert.equal(stepToken(4, -1, 0, grid, 0), 3);
-});
-
-test("a pointer on the picture finds its token, above it cls", () => {
-  assert.equal(tokenAt(0.5, 0.05, [2, 3], 1, 0.1), 0);
-  assert.equal(tokenAt(0, 0.1, [2, 3], 1, 0.1), 1);
-  assert.equal(tokenAt(0.999, 0.999, [2, 3], 1, 0.1), 6);
-  assert.equal(tokenAt(0.5, 0.54, [2, 3], 1, 0.1), 2);
-  assert.equal(tokenAt(0.5, 0.56, [2, 3], 1, 0.1), 5);
-  assert.equal(tokenAt(0.5, 0, [2, 3], 0, 0), 1);
-});
-
 test("the middle of each small map is that map", () => {
   for (const prefix of [0, 1]) {
     const table = tableOfHeads(4, 6, 0.5, prefix);
@@ -91,14 +68,4 @@ test("the middle of each small map is that map", () => {
     assert.equal(table.at(5, 5), null);
     assert.ok(table.height >= table.top + 4 * table.deep);
   }
-});
-
-test("shares in words", () => {
-  assert.deepEqual([0.974, 0.123, 0.0994, 0.0123, 0].map(share), [
-    "97\u00a0%",
-    "12\u00a0%",
-    "9.9\u00a0%",
-    "1.2\u00a0%",
-    "0.0\u00a0%",
-  ]);
 });

@@ -6,7 +6,7 @@ import {
   costOf,
   dividing,
   nearest,
-  percent,
+  shareOf,
   size,
   spoken,
 } from "../vitnb/figures/cost_explorer.js";
@@ -39,6 +39,6 @@ test("numbers for people", () => {
   assert.equal(spoken(131072), "131,072");
   assert.equal(size(536870912), "537\u00a0MB");
   assert.equal(size(12), "12\u00a0bytes");
-  assert.equal(percent(0.004), "less than 1\u00a0%");
-  assert.equal(percent(0.57), "57\u00a0%");
+  assert.equal(shareOf(4, 1000), "less than 1\u00a0%");
+  assert.equal(shareOf(57, 100), "57\u00a0%");
 });

@@ -1,20 +1,54 @@
 """How the tests drive a live figure in a page, and what every figure must stand."""
 
 import re
+from types import SimpleNamespace
 
+import numpy as np
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-# All that a canvas shows, as one number.
-INK = """canvas => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data
-  .reduce((sum, value) => (31 * sum + value) | 0, 7)"""
+# All that a drawing shows, as one value: a canvas's pixels, or an SVG's elements with the colours that they have now.
+INK = """drawing => drawing.matches("canvas")
+  ? drawing.getContext("2d").getImageData(0, 0, drawing.width, drawing.height).data
+      .reduce((sum, value) => (31 * sum + value) | 0, 7)
+  : [drawing, ...drawing.querySelectorAll("*")].map(getComputedStyle).map(({ fill, stroke }) => fill + stroke).join()
+      + drawing.innerHTML"""
+# The ticks of axes and where they are, and one line of them: its points, its band, its dots.
+LINE = """(axes, name) => {
+  const places = (kind, at) => [...axes.querySelectorAll(`[data-${kind}]`)].map(
+    (tick) => [Number(tick.dataset[kind]), Number(tick.getAttribute(at))]);
+  const group = [...axes.querySelectorAll("[data-line]")].find((one) => one.dataset.line === name);
+  const points = (tag) =>
+    (group.querySelector(tag)?.getAttribute("points") ?? "").match(/[-\\d.]+/g)?.map(Number) ?? [];
+  const dots = [...group.querySelectorAll("circle")].flatMap(
+    (dot) => [Number(dot.getAttribute("cx")), Number(dot.getAttribute("cy"))]);
+  return { x: places("x", "x1"), y: places("y", "y1"), line: points("polyline"), band: points("polygon"), dots };
+}"""
 
 
 def ink(figure):
-    """What the canvases of a figure show: one number each."""
+    """What the drawings of a figure show: one value each."""
     figure.page.evaluate("new Promise(requestAnimationFrame)")
     figure.page.evaluate("new Promise(requestAnimationFrame)")
-    return [canvas.evaluate(INK) for canvas in figure.locator("canvas").all()]
+    return [drawing.evaluate(INK) for drawing in figure.locator("canvas, svg").all()]
+
+
+def read_line(axes, name, log=""):
+    """A line of the axes as a reader reads it off the ticks: xs, ys, low, high and dots; log: "x", "y" or "xy"."""
+    found = axes.evaluate(LINE, name)
+
+    def values(points):
+        columns = []
+        for axis, places in zip("xy", np.reshape(points, (-1, 2)).T, strict=True):
+            (first, start), *_, (last, end) = found[axis]
+            low, high = np.log([first, last]) if axis in log else (first, last)
+            column = low + (places - start) / (end - start) * (high - low)
+            columns.append(np.exp(column) if axis in log else column)
+        return np.array(columns)
+
+    (xs, ys), (_, edges) = values(found["line"]), values(found["band"])
+    high, low = np.split(edges, 2)
+    return SimpleNamespace(xs=xs, ys=ys, low=low[::-1], high=high, dots=values(found["dots"]).T)
 
 
 def drag(slider, start, end):
@@ -48,7 +82,7 @@ def assert_fits_a_phone(page, watch):
 
 
 def assert_follows_the_theme(figure, page, dark):
-    """A figure in use is drawn anew when the page turns dark or light, and is accessible there, too."""
+    """A figure in use has other colours when the page turns dark or light, and is accessible there, too."""
     before = ink(figure)
     page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
     assert ink(figure) != before

@@ -16,7 +16,13 @@ import {
 } from "../vitnb/figures/vit.js";
 
 import { borderMean, imageSize, shrink, stroke } from "../vitnb/figures/upload.js";
-import { largest, normalised, overlayRow, percent, settings } from "../vitnb/figures/live_vit.js";
+import {
+  largest,
+  normalised,
+  overlayRow,
+  shortShare,
+  settings,
+} from "../vitnb/figures/live_vit.js";
 
 const floats = (text) => new Float32Array(Uint8Array.from(Buffer.from(text, "base64")).buffer);
 const apart = (a, b) => {
@@ -165,7 +171,7 @@ test("pixels are normalised channel by channel", () => {
 });
 
 test("numbers for people", () => {
-  assert.deepEqual([0, 0.0001, 0.04321, 0.0996, 1].map(percent), [
+  assert.deepEqual([0, 0.0001, 0.04321, 0.0996, 1].map(shortShare), [
     "0.0 %",
     "<0.1 %",
     "4.3 %",

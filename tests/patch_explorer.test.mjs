@@ -1,7 +1,6 @@
 // Run by Node: node --test tests/*.test.mjs
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { list, number, whole } from "../vitnb/figures/common.js";
 import {
   cost,
   cutByReshape,
@@ -55,10 +54,4 @@ test("cost of a block", () => {
   assert.deepEqual(cost(196, 768), { alone: 24 * 196 * 768 ** 2, compare: 4 * 196 ** 2 * 768 });
   const { alone, compare } = cost(6 * 64, 64);
   assert.equal(alone, compare);
-});
-
-test("words for numbers", () => {
-  assert.equal(whole(9216), "9,216");
-  assert.equal(number(0.0123456), "0.0123");
-  assert.equal(list(["1", "2", "3"]), "1, 2 and 3");
 });

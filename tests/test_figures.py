@@ -20,6 +20,7 @@ from playwright.sync_api import expect
 
 from vitnb import patchify
 from vitnb.figures import PatchExplorer
+from vitnb.figures._base import module
 
 ROOT = Path(__file__).resolve().parents[1]
 VIEW, STATE = live_figures.VIEW, live_figures.STATE
@@ -33,6 +34,40 @@ def test_javascript_becomes_one_module():
     assert text.count("export ") == text.count("export default ") == 1
     assert not re.search(r"^import ", text, re.MULTILINE)
     assert text.index("function h(") < text.index("function cutRight(")
+
+
+def small_module(folder, **files):
+    """The module of a.js among such files in a folder and its kit."""
+    for name, text in files.items():
+        path = folder / f"{name.replace('kit_', 'kit/')}.js"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return module("a.js", folder)
+
+
+def test_files_are_joined_by_their_imports_each_once(tmp_path):
+    parts = {"kit_b": "export const b = 1;\n", "kit_c": 'import { b } from "./b.js";\nexport const c = b;\n'}
+    parts["panel"] = 'import { c } from "./kit/c.js";\nexport const d = c;\n'
+    start = 'import {\n  b,\n} from "./kit/b.js";\nimport { d } from "./panel.js";\nexport default b + d;\n'
+    text = small_module(tmp_path, a=start, **parts)
+    assert text == "const b = 1;\nconst c = b;\nconst d = c;\nexport default b + d;\n"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.js").write_text('import { c } from "../kit/c.js";\nexport default c;\n')
+    assert module("folder/a.js", tmp_path) == "const b = 1;\nconst c = b;\nexport default c;\n"
+
+
+@pytest.mark.parametrize("again", ["function b() {}", "const b = 2;", "let [a, b] = [1, 2];", "const { x: b, y } = z;"])
+def test_joined_files_must_not_declare_one_name_twice(tmp_path, again):
+    with pytest.raises(ValueError, match=r"a\.js and kit/b\.js both declare b"):
+        small_module(
+            tmp_path, a=f'import {{ c }} from "./kit/b.js";\n{again}\n', kit_b="const b = 1;\nexport class c {}\n"
+        )
+
+
+def test_an_import_must_not_rename(tmp_path):
+    with pytest.raises(ValueError, match=r"a\.js renames what it imports from \./kit/b\.js"):
+        small_module(tmp_path, a='import { b as c } from "./kit/b.js";\n', kit_b="export const b = 1;\n")
 
 
 def test_figure_has_a_fixed_text_and_a_still_picture(monkeypatch):

@@ -16,31 +16,48 @@ from vitnb import plots
 from vitnb._validate import tensor
 
 HERE = Path(__file__).parent
-IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
+IMPORT = re.compile(r'^import ([^;]*?) from "(\.\.?/[\w./-]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?!default )", re.MULTILINE)
+DECLARED = re.compile(r"^(?:export )?(?:async )?(?:function\*?|class|const|let) ([\w$]+|[\[{][^=]*)", re.MULTILINE)
 MAX_SIDE = 256
 
 
-def module(name: str) -> str:
-    """Return a file of this folder as one module: what it imports from this folder stands where the import stood.
+def module(name: str, folder: Path = HERE) -> str:
+    """Return a file of this folder as one module: what it imports stands where the import stood, once.
 
     A widget's JavaScript must be one text. In the folder the files stay plain
-    modules that import each other, as Node and the linter read them.
+    modules that import each other ("./kit/axes.js", "../kit/dom.js"), as Node
+    and the linter read them. Joined they share one scope: no two of them may
+    declare the same name outside of a function, whether they export it or not,
+    and an import must not rename.
+
+    Raises: ValueError, with both files, if two declare one name or an import renames.
     """
-    done = set()
+    done, owners = set(), {}
 
-    def read(name: str) -> str:
-        if name in done:
+    def read(path: Path) -> str:
+        if path in done:
             return ""
-        done.add(name)
-        return IMPORT.sub(lambda found: read(found[1]), (HERE / name).read_text(encoding="utf-8"))
+        done.add(path)
+        where = path.relative_to(folder.resolve()).as_posix()
+        text = path.read_text(encoding="utf-8")
+        for names in DECLARED.findall(text):
+            for declared in re.findall(r"[\w$]+(?=\s*(?:[,\]}]|$))", names):
+                if owners.setdefault(declared, where) != where:
+                    raise ValueError(
+                        f"{owners[declared]} and {where} both declare {declared}: joined files share a scope"
+                    )
+        for names, source in IMPORT.findall(text):
+            if re.search(r" as |^\w", names):
+                raise ValueError(f"{where} renames what it imports from {source}: joined files share a scope")
+        return IMPORT.sub(lambda found: read((path.parent / found[2]).resolve()), text)
 
-    return EXPORT.sub("", read(name))
+    return EXPORT.sub("", read((folder / name).resolve()))
 
 
 def style(*names: str) -> str:
-    """Return common.css, which every figure needs, and other style sheets of this folder as one text."""
-    return "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("common.css", *names))
+    """Return kit.css, which every figure needs, and other style sheets of this folder as one text."""
+    return "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("kit/kit.css", *names))
 
 
 class Figure(anywidget.AnyWidget):
@@ -80,7 +97,7 @@ class Figure(anywidget.AnyWidget):
 
 
 def image_bytes(name: str, image: Tensor) -> bytes:
-    """Return a picture (C, H, W), float in [0, 1] or uint8, as the bytes that common.js reads.
+    """Return a picture (C, H, W), float in [0, 1] or uint8, as the bytes that kit/canvas.js reads.
 
     Raises: TypeError or ValueError if it is no such picture, or too large to travel in a page.
     """

@@ -1,18 +1,10 @@
 // AttentionExplorer: the row of one token over the picture, all heads side by side, raw weights against rollout.
-import {
-  bytes,
-  choice,
-  color,
-  figure,
-  h,
-  list,
-  needBytes,
-  pad,
-  picture,
-  sentence,
-  slider,
-} from "./common.js";
-import { letters, ring, share, stepToken, tokenAt, write, zoomOf } from "./canvas.js";
+import { color, letters, pad, picture, ring, write, zoomOf } from "./kit/canvas.js";
+import { choice, slider } from "./kit/controls.js";
+import { h, sentence } from "./kit/dom.js";
+import { bytes, figure, needBytes } from "./kit/figure.js";
+import { stepToken, tokenAt } from "./kit/grid.js";
+import { list, share } from "./kit/words.js";
 
 const FULL = 6; // the colour is full at so many times an even share
 const SHOWS = ["head", "mean", "rollout"];

@@ -1,17 +1,9 @@
 // BlockDiagram: where the norms of a block stand, and what that does to the signal, the gradient and the training.
-import {
-  choice,
-  color,
-  drawing,
-  figure,
-  floats,
-  h,
-  list,
-  needFloats,
-  number,
-  sentence,
-  slider,
-} from "./common.js";
+import { color, drawing } from "./kit/canvas.js";
+import { choice, slider } from "./kit/controls.js";
+import { h, sentence } from "./kit/dom.js";
+import { figure, floats, needFloats } from "./kit/figure.js";
+import { list, number } from "./kit/words.js";
 
 /** Each wiring from below: a branch is a list, a norm on the stream a word; and the same as code. */
 export const WIRES = {

@@ -1,5 +1,9 @@
 // CostExplorer: what one picture costs in the blocks of a ViT, by the picture, its patches and the blocks.
-import { chart, choice, drawing, figure, h, number, sentence, slider, whole } from "./common.js";
+import { axes } from "./kit/axes.js";
+import { choice, slider } from "./kit/controls.js";
+import { controls, facts, sentence } from "./kit/dom.js";
+import { figure } from "./kit/figure.js";
+import { number, percent, whole } from "./kit/words.js";
 
 /** Multiplications in matrices and between tokens, numbers in all maps and in the blocks' matrices. */
 export function costOf(tokens, { width, depth, heads, ratio }) {
@@ -28,31 +32,31 @@ export function nearest(values, wanted) {
   return values.reduce((best, value) => (far(value) < far(best) ? value : best));
 }
 
+/** The largest unit of some [[least, name], ...] that a value reaches. */
+function unitOf(value, units) {
+  return units.find(([least]) => value >= least);
+}
+
 /** Bytes for people: 1,234,567 -> "1.23 MB". */
 export function size(bytes) {
-  const [unit, name] = [
-    [1e9, "GB"],
-    [1e6, "MB"],
-    [1e3, "kB"],
-    [1, "bytes"],
-  ].find(([least]) => bytes >= least);
+  const names = ["GB", "MB", "kB", "bytes"];
+  const [unit, name] = unitOf(
+    bytes,
+    names.map((word, i) => [1000 ** (3 - i), word]),
+  );
   return `${number(bytes / unit)}\u00a0${name}`;
 }
 
 /** A large number in words: 17,400,000,000 -> "17.4 billion". */
 export function spoken(value) {
-  const [unit, name] = [
-    [1e12, " trillion"],
-    [1e9, " billion"],
-    [1e6, " million"],
-    [1, ""],
-  ].find(([least]) => value >= least);
-  return unit === 1 ? whole(value) : `${number(value / unit)}${name}`;
+  const names = ["trillion", "billion", "million"];
+  const [unit, name] = unitOf(value, [...names.map((word, i) => [1000 ** (4 - i), word]), [0, ""]]);
+  return unit ? `${number(value / unit)} ${name}` : whole(value);
 }
 
 /** A share for people: whole per cents, or "less than 1 %". */
-export function percent(share) {
-  return share < 0.01 ? "less than 1\u00a0%" : `${Math.round(100 * share)}\u00a0%`;
+export function shareOf(part, all) {
+  return part / all < 0.01 ? `less than ${percent(0.01)}` : percent(part / all);
 }
 
 const MODELS = {
@@ -83,32 +87,17 @@ function build({ model, root, put }) {
     depth: "Blocks",
     heads: "Heads",
   };
-  const sliders = Object.fromEntries(
-    NAMES.map((name) => [
-      name,
-      slider(labels[name], (value) => put(moves[name]?.(value) ?? { [name]: value })),
-    ]),
-  );
-  const canvas = drawing(1280, 660);
-  const says = sentence();
-  const fact = (name) => {
-    const dd = h("dd");
-    return { dd, node: h("div", {}, h("dt", {}, name), dd) };
-  };
-  const facts = {
-    tokens: fact("tokens"),
-    weights: fact("numbers in matrices"),
-    matrices: fact("work in matrices"),
-    between: fact("work between tokens"),
-    maps: fact("all maps, float32"),
-  };
-  const knobs = h("div", { className: "vf-controls" }, ...NAMES.map((name) => sliders[name].node));
+  const sliderOf = (name) =>
+    slider(labels[name], (value) => put(moves[name]?.(value) ?? { [name]: value }));
+  const sliders = Object.fromEntries(NAMES.map((name) => [name, sliderOf(name)]));
+  const plot = axes({ size: [640, 330], phone: [360, 290], margin: [26, 24, 44, 58] });
+  const [says, costs] = [sentence(), facts()];
   root.append(
-    h("div", { className: "vf-controls" }, start.node),
-    knobs,
-    canvas,
+    controls(start.node),
+    controls(...NAMES.map((name) => sliders[name].node)),
+    plot.node,
     says,
-    h("dl", {}, ...Object.values(facts).map(({ node }) => node)),
+    costs.node,
   );
 
   return function draw() {
@@ -118,97 +107,63 @@ function build({ model, root, put }) {
     const { side, patch, width, depth, heads } = now;
     if (side % patch) throw Error(`patches of ${patch} do not divide ${side} pixels`);
     if (width % heads) throw Error(`${heads} heads do not divide a width of ${width}`);
-    const tokens = (side / patch) ** 2;
+    const rows = side / patch;
+    const tokens = rows ** 2;
     const shape = { width, depth, heads, ratio };
     const { matrices, between, maps, weights } = costOf(tokens, shape);
-    const share = between / (matrices + between);
+    const share = shareOf(between, matrices + between);
     start.show(Object.values(MODELS).findIndex((one) => NAMES.every((n) => one[n] === now[n])));
     sliders.side.show(choices.side, side, `${side} pixels`);
-    const rows = side / patch;
-    sliders.patch.show(
-      dividing(choices.patch, side),
-      patch,
-      `${patch} pixels: ${rows} × ${rows} tokens`,
-    );
+    const patches = `${patch} pixels: ${rows} × ${rows} tokens`;
+    sliders.patch.show(dividing(choices.patch, side), patch, patches);
     sliders.width.show(choices.width, width, `${width} features`);
     sliders.depth.show(choices.depth, depth, depth === 1 ? "1 block" : `${depth} blocks`);
-    sliders.heads.show(
-      dividing(choices.heads, width),
-      heads,
-      heads === 1 ? "1 head a block" : `${heads} heads a block`,
-    );
-    drawLines(root, canvas, tokens, shape);
-    facts.tokens.dd.textContent = whole(tokens);
-    facts.weights.dd.textContent = whole(weights);
-    facts.matrices.dd.textContent = spoken(matrices);
-    facts.between.dd.textContent = `${spoken(between)} (${percent(share)})`;
-    facts.maps.dd.textContent = size(4 * maps);
+    const many = heads === 1 ? "1 head a block" : `${heads} heads a block`;
+    sliders.heads.show(dividing(choices.heads, width), heads, many);
+    costs.show([
+      ["tokens", whole(tokens)],
+      ["numbers in matrices", whole(weights)],
+      ["work in matrices", spoken(matrices)],
+      ["work between tokens", `${spoken(between)} (${share})`],
+      ["all maps, float32", size(4 * maps)],
+    ]);
     const even = balance(shape);
-    const words =
+    says.textContent =
       `${whole(tokens)} tokens: ${spoken(matrices + between)} multiplications a picture, ` +
-      `${percent(share)} of them between tokens. At this width both kinds are equal at ${whole(even)} tokens.`;
-    says.textContent = words;
-    canvas.setAttribute(
-      "aria-label",
+      `${share} of them between tokens. At this width both kinds are equal at ${whole(even)} tokens.`;
+    const label =
       `Multiplications by tokens, both axes logarithmic. The line of the matrices is straight, that between ` +
-        `tokens twice as steep; they cross at ${whole(even)} tokens. Marked: ${words}`,
-    );
+      `tokens twice as steep; they cross at ${whole(even)} tokens. Marked: ${says.textContent}`;
+    plot.show({ label, ...linesOf(tokens, shape) });
   };
 }
 
-/** Both kinds of work over the number of tokens, with logarithmic axes, and where the model stands. */
-function drawLines(root, canvas, tokens, shape) {
-  const drawn = chart(root, canvas, [290, 330]);
-  const { pen, narrow, width, height, stroke, ink, soft, line, blue, mark } = drawn;
-  const box = { left: 58, top: 26, right: width - 24, bottom: height - 44 };
-  const kinds = ["matrices", "between"];
-  const ends = [FEWEST, MOST].flatMap((n) => kinds.map((kind) => costOf(n, shape)[kind]));
-  const powers = [
-    Math.floor(Math.log10(Math.min(...ends))),
-    Math.ceil(Math.log10(Math.max(...ends))),
-  ];
-  const x = (n) =>
-    box.left + (Math.log(n / FEWEST) / Math.log(MOST / FEWEST)) * (box.right - box.left);
-  const y = (value) =>
-    box.bottom -
-    ((Math.log10(value) - powers[0]) / (powers[1] - powers[0])) * (box.bottom - box.top);
-  Object.assign(pen, { strokeStyle: line, fillStyle: soft });
-  Object.assign(pen, { textAlign: "right", textBaseline: "middle" });
-  for (let power = powers[0]; power <= powers[1]; power++) {
-    stroke([box.left, y(10 ** power)], [box.right, y(10 ** power)]);
-    if (power % 3) continue;
-    const unit = { 3: " k", 6: " M", 9: " G", 12: " T", 15: " P" }[power] ?? "";
-    pen.fillText(unit ? `1${unit}` : String(10 ** power), box.left - 6, y(10 ** power));
-  }
-  Object.assign(pen, { textAlign: "center", textBaseline: "top" });
-  for (let n = FEWEST; n <= MOST; n *= narrow ? 16 : 4) {
-    stroke([x(n), box.bottom], [x(n), box.bottom + 5]);
-    pen.fillText(whole(n), x(n), box.bottom + 8);
-  }
-  pen.fillStyle = ink;
-  pen.fillText("tokens", (box.left + box.right) / 2, height - 17);
-  pen.textAlign = "left";
-  pen.fillText("multiplications, one picture", 2, 4);
-  pen.strokeStyle = soft;
-  pen.setLineDash([3, 4]);
-  stroke([x(tokens), box.top], [x(tokens), box.bottom]);
-  kinds.forEach((kind, i) => {
-    const at = (n) => [x(n), y(costOf(n, shape)[kind])];
-    Object.assign(pen, {
-      strokeStyle: i ? mark : blue,
-      fillStyle: i ? mark : blue,
-      lineWidth: 2.5,
-    });
-    pen.setLineDash(i ? [7, 4] : []);
-    stroke(at(FEWEST), at(MOST));
-    pen.setLineDash([]);
-    pen.beginPath();
-    pen.arc(...at(tokens), 6, 0, 2 * Math.PI);
-    pen.fill();
-    const [right, top] = at(MOST); // above the one line, well below the other, there is room
-    Object.assign(pen, { textAlign: "right", textBaseline: i ? "bottom" : "top" });
-    pen.fillText(i ? "between tokens" : "in matrices", right, top + (i ? -8 : 26));
-  });
+/** Both kinds of work over the number of tokens, and where the model stands. */
+function linesOf(tokens, shape) {
+  const xs = [FEWEST, MOST];
+  const lineOf = (kind, more) => {
+    const at = (n) => costOf(n, shape)[kind];
+    return { xs, ys: xs.map(at), dots: [[tokens, at(tokens)]], ...more };
+  };
+  const lines = [
+    lineOf("matrices", { name: "in matrices", color: "blue", end: "below" }),
+    lineOf("between", { name: "between tokens", color: "mark", dash: "7 4", end: "above" }),
+  ]; // above the one line, well below the other, there is room
+  const ends = lines.flatMap(({ ys }) => ys).map(Math.log10);
+  const [low, high] = [Math.floor(Math.min(...ends)), Math.ceil(Math.max(...ends))];
+  const word = (power) => {
+    const unit = { 3: " k", 6: " M", 9: " G", 12: " T", 15: " P" }[power];
+    return power % 3 ? "" : unit ? `1${unit}` : String(10 ** power);
+  };
+  const powers = Array.from({ length: high - low + 1 }, (_, i) => low + i);
+  const ticks = powers.map((power) => [10 ** power, word(power)]);
+  const counts = Array.from({ length: 7 }, (_, i) => [FEWEST * 4 ** i, whole(FEWEST * 4 ** i)]);
+  return {
+    x: { log: true, from: FEWEST, to: MOST, ticks: counts, label: "tokens" },
+    y: { log: true, from: 10 ** low, to: 10 ** high, ticks, label: "multiplications, one picture" },
+    guides: [{ x: tokens }],
+    lines,
+  };
 }
 
 export default figure(build);

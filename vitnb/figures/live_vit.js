@@ -1,5 +1,9 @@
 // LiveViT: a trained Vision Transformer that runs where it is read.
-import { bytes, choice, color, figure, h, list, sentence, slider } from "./common.js";
+import { color } from "./kit/canvas.js";
+import { ARROWS, choice, KEYS, slider } from "./kit/controls.js";
+import { h, sentence } from "./kit/dom.js";
+import { bytes, figure } from "./kit/figure.js";
+import { list } from "./kit/words.js";
 import { borderMean, imageSize, shrink, stroke } from "./upload.js";
 import { forward, meanOfHeads, network, rollout, shuffledOrder, softmax } from "./vit.js";
 
@@ -13,11 +17,9 @@ const OVERLAYS = {
 const MOST_BYTES = 40e6;
 const MOST_PIXELS = 25e6;
 const FINER = 4; // a file is first drawn so many times larger than the network reads it, then averaged
-const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-const OURS = { "data-lm-suppress-shortcuts": "true" }; // else JupyterLab takes the keys
 
 /** A share for people: 97 %, 3.1 %, <0.1 %. */
-export function percent(share) {
+export function shortShare(share) {
   if (share > 0 && share < 0.001) return "<0.1 %";
   return `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
 }
@@ -124,7 +126,7 @@ function walk(buttons, columns, arrive = () => {}) {
 /** Pictures of which one is chosen. show(index) marks it. */
 function gallery(label, className, faces, columns, pick) {
   const buttons = faces.map((face, i) =>
-    h("button", { type: "button", role: "radio", onclick: () => pick(i), ...OURS }, face),
+    h("button", { type: "button", role: "radio", onclick: () => pick(i), ...KEYS }, face),
   );
   const stop = walk(buttons, columns, pick);
   const node = h("div", { role: "radiogroup", "aria-label": label, className }, ...buttons);
@@ -135,12 +137,12 @@ function gallery(label, className, faces, columns, pick) {
   return { node, buttons, show };
 }
 
-function button(text, onclick) {
-  return h("button", { type: "button", className: "lv-button", onclick, ...OURS }, text);
+function pill(text, onclick) {
+  return h("button", { type: "button", className: "lv-button", onclick, ...KEYS }, text);
 }
 
 function checkbox(text, onpick) {
-  const input = h("input", { type: "checkbox", onchange: () => onpick(input.checked), ...OURS });
+  const input = h("input", { type: "checkbox", onchange: () => onpick(input.checked), ...KEYS });
   return { node: h("label", { className: "lv-check" }, input, text), input };
 }
 
@@ -249,7 +251,7 @@ function build({ model, root, put }) {
       complain(error.message);
     }
   };
-  const file = h("input", { type: "file", accept: "image/*", className: "lv-file", ...OURS });
+  const file = h("input", { type: "file", accept: "image/*", className: "lv-file", ...KEYS });
   file.addEventListener("change", () => {
     if (file.files[0]) load(file.files[0]);
     file.value = ""; // the same file may be chosen again
@@ -259,15 +261,15 @@ function build({ model, root, put }) {
     event.preventDefault();
     if (event.dataTransfer.files[0]) load(event.dataTransfer.files[0]);
   });
-  const blank = button("New drawing", () => own(new Uint8Array(area), { mode: "draw" }));
-  const negative = button("Negative", () =>
+  const blank = pill("New drawing", () => own(new Uint8Array(area), { mode: "draw" }));
+  const negative = pill("Negative", () =>
     own(Uint8Array.from(state().pixels, (value) => 255 - value)),
   );
   const upload = h("label", { className: "lv-button" }, "Load a file", file);
 
   // ---- the picture, cut into patches
   const zoom = Math.ceil(560 / Math.max(W, H));
-  const canvas = h("canvas", { width: W * zoom, height: H * zoom, role: "img", ...OURS });
+  const canvas = h("canvas", { width: W * zoom, height: H * zoom, role: "img", ...KEYS });
   const hide = (n) => {
     const { hidden, order } = state();
     const patch = shows({ order }, n);
@@ -280,7 +282,7 @@ function build({ model, root, put }) {
     h("button", {
       type: "button",
       onclick: () => (state().mode === "look" ? look(n) : hide(n)),
-      ...OURS,
+      ...KEYS,
     }),
   );
   patches.forEach((patch, n) =>
@@ -303,7 +305,7 @@ function build({ model, root, put }) {
 
   // ---- drawing on it
   let last = null; // of the pointer: [x, y]
-  const rubber = button("Rubber", () => put({ erase: !state().erase }));
+  const rubber = pill("Rubber", () => put({ erase: !state().erase }));
   const ink = (line) => {
     const { pixels, order, erase } = state();
     const next = pixels.slice();
@@ -379,8 +381,8 @@ function build({ model, root, put }) {
     map.addEventListener("keydown", ({ key }) => key === "x" && cutHead(...at(i))),
   );
   const blockHeads = (layer) => Array.from({ length: heads }, (_, head) => [layer, head]);
-  const cutOne = button("", () => cutHead(state().layer, state().head));
-  const cutBlock = button("", () => cutOff(blockHeads(state().layer)));
+  const cutOne = pill("", () => cutHead(state().layer, state().head));
+  const cutBlock = pill("", () => cutOff(blockHeads(state().layer)));
   const overlays = choice("Over it", Object.values(OVERLAYS), (i) =>
     put({ overlay: Object.keys(OVERLAYS)[i] }),
   );
@@ -402,11 +404,11 @@ function build({ model, root, put }) {
 
   // ---- switches
   let seed = 0;
-  const shuffle = button("Shuffle the patches", () => put({ order: shuffledOrder(N, ++seed) }));
-  const sort = button("Back in order", () => put({ order: [] }));
+  const shuffle = pill("Shuffle the patches", () => put({ order: shuffledOrder(N, ++seed) }));
+  const sort = pill("Back in order", () => put({ order: [] }));
   const positions = checkbox("Position embedding", (on) => put({ positions: on }));
   const removed = checkbox("Take hidden patches out", (on) => put({ removed: on }));
-  const undo = button("Undo all", () =>
+  const undo = pill("Undo all", () =>
     put({ hidden: [], removed: false, order: [], positions: true, cut: [] }),
   );
 
@@ -617,7 +619,7 @@ function build({ model, root, put }) {
       name.textContent = `${classes[k]}${truth ? " ✓" : ""}`;
       bar.style.width = `${100 * shares[k]}%`;
       tick.style.left = `${100 * before[k]}%`;
-      share.textContent = percent(shares[k]);
+      share.textContent = shortShare(shares[k]);
       line.classList.toggle("lv-best", k === best);
     });
     const label = known && picture >= 0 ? " ✓ is what the picture shows." : "";
@@ -692,7 +694,7 @@ function build({ model, root, put }) {
       const [best, was] = [largest(shares), untouched.logits ? largest(untouched.logits) : -1];
       const change =
         was < 0 || was === best ? "" : `, where it said ${classes[was]} of the untouched picture`;
-      parts.push(`The network says ${classes[best]}, ${percent(shares[best])}${change}.`);
+      parts.push(`The network says ${classes[best]}, ${shortShare(shares[best])}${change}.`);
     } else {
       parts.push(
         "No token is left, and this network has no cls token: there is nothing to read a class from.",
@@ -720,11 +722,11 @@ function build({ model, root, put }) {
     const goal = most < prefix ? "the cls token" : tokenName(most);
     const it = most === token ? "itself" : goal;
     if (overlay === "rollout")
-      return `By rollout ${who} comes most from ${it}, ${percent(row[most])}.`;
+      return `By rollout ${who} comes most from ${it}, ${shortShare(row[most])}.`;
     const where = layer === L ? "the pooling" : `block ${layer}`;
     const eye = overlay === "mean" ? `the mean of ${where}` : `head ${chosen} of ${where}`;
-    if (layer === L) return `${capital(eye)} looks most at ${goal}, ${percent(row[most])}.`;
-    return `In ${eye} ${who} looks most at ${it}, ${percent(row[most])}.`;
+    if (layer === L) return `${capital(eye)} looks most at ${goal}, ${shortShare(row[most])}.`;
+    return `In ${eye} ${who} looks most at ${it}, ${shortShare(row[most])}.`;
   }
 
   return draw;

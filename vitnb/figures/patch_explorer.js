@@ -1,20 +1,9 @@
 // PatchExplorer: from a pixel to its patch, its token and its place in the vector, beside a cut by reshape alone.
-import {
-  bytes,
-  choice,
-  color,
-  drawing,
-  figure,
-  h,
-  list,
-  needBytes,
-  number,
-  pad,
-  picture,
-  sentence,
-  slider,
-  whole,
-} from "./common.js";
+import { color, drawing, pad, picture } from "./kit/canvas.js";
+import { choice, slider } from "./kit/controls.js";
+import { h, sentence } from "./kit/dom.js";
+import { bytes, figure, needBytes } from "./kit/figure.js";
+import { list, number, whole } from "./kit/words.js";
 
 /** The patch sides that divide both sides of a picture, up to half the shorter one. */
 export function patchSides(height, width) {

@@ -1,18 +1,10 @@
 // PoolExplorer: how much each token counts when a network makes one vector of many, in three ways.
-import {
-  bytes,
-  choice,
-  color,
-  figure,
-  floats,
-  h,
-  list,
-  needBytes,
-  pad,
-  picture,
-  sentence,
-} from "./common.js";
-import { letters, ring, share, stepToken, tokenAt, write, zoomOf } from "./canvas.js";
+import { color, letters, pad, picture, ring, write, zoomOf } from "./kit/canvas.js";
+import { choice } from "./kit/controls.js";
+import { h, sentence } from "./kit/dom.js";
+import { bytes, figure, floats, needBytes } from "./kit/figure.js";
+import { stepToken, tokenAt } from "./kit/grid.js";
+import { list, share } from "./kit/words.js";
 
 /** What a kind of pooling says of its weights: exact or not, and why. */
 export function honest(kind, heads, tokens, own) {

@@ -1,16 +1,8 @@
 // PositionExplorer: how similar all places are to one, and what four trained models answer when the patches are shuffled.
-import {
-  bytes,
-  color,
-  drawing,
-  figure,
-  h,
-  needFloats,
-  pad,
-  picture,
-  sentence,
-  whole,
-} from "./common.js";
+import { color, drawing, pad, picture } from "./kit/canvas.js";
+import { h, sentence } from "./kit/dom.js";
+import { bytes, figure, needFloats } from "./kit/figure.js";
+import { percent, whole } from "./kit/words.js";
 
 /** The cosines of the angles between row n of a table (N, width) and all of its rows. */
 export function cosines(table, width, n) {
@@ -53,11 +45,6 @@ export function nearest(values, n) {
     (best, value, m) => (m !== n && !(value <= values[best]) ? m : best),
     n ? 0 : 1,
   );
-}
-
-/** A share as whole per cents. */
-export function percent(share) {
-  return `${Math.round(100 * share)}\u00a0%`;
 }
 
 /** Read the traits; throw an error with words for people unless they fit together. */

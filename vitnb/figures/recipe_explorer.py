@@ -10,7 +10,7 @@ import traitlets
 from matplotlib import pyplot as plt
 
 from vitnb import plots
-from vitnb.figures._base import Figure, module, style
+from vitnb.figures._base import Figure, module
 
 USE = "use data.result('recipes')"
 CURVES = {"losses": "losses", "train": "train_accuracy_by_epoch", "test": "test_accuracy_by_epoch"}
@@ -30,7 +30,6 @@ class RecipeExplorer(Figure):
     """
 
     _esm = module("recipe_explorer.js")
-    _css = style("recipe_explorer.css")
 
     arms = traitlets.List(traitlets.Unicode()).tag(sync=True)
     seeds = traitlets.Int(0).tag(sync=True)  # how many
