@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import wasmtime
 from conftest import Watch
 from driver import INK, assert_sound
 from ipywidgets import Widget
@@ -36,6 +37,18 @@ SWITCHES = {
     "cut": {"cut": [[0, 0], [1, 1], [1, 0]]},
 }
 SWITCHES["all at once"] = SWITCHES["removed"] | SWITCHES["shuffled"] | SWITCHES["no positions"] | SWITCHES["cut"]
+
+
+def test_the_kernels_bytes_are_those_of_its_source():
+    folder = ROOT / "vitnb" / "figures"
+    constant = re.search(r"const LINEAR =([^;]+);", (folder / "vit.js").read_text())[1]
+    stored = base64.b64decode("".join(re.findall(r'"([^"]+)"', constant)), validate=True)
+    made = bytes(wasmtime.wat2wasm((folder / "linear.wat").read_text()))
+    names = made[len(stored) :]  # one more section, which keeps the names of linear.wat for debuggers
+    assert made.startswith(stored), "vit.js holds another kernel than linear.wat"
+    assert names[0] == 0 and names[1] == len(names) - 2 and names[2:7] == b"\x04name", (
+        "vit.js lacks a part of linear.wat"
+    )
 
 
 def small(seed: int = 0, **options) -> ViT:
