@@ -2,9 +2,10 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
-from driver import assert_fits_a_phone, assert_follows_the_theme, assert_survives, drag, ink, touch
+from driver import assert_fits_a_phone, assert_follows_the_theme, assert_survives, drag, read_line, touch
 from playwright.sync_api import expect
 from torch.nn import functional as F
 
@@ -99,15 +100,48 @@ def accuracy_in_words(stored, depth, norm, lr, warmup):
     return f"{runs.mean():.1f} % ({runs.min():.1f} to {runs.max():.1f})"
 
 
+def assert_curves(figure, diagram, wiring, depth, lr=0.001, warmup=0):
+    """What one reads off the three axes is what is stored; the chosen wiring has its band and is drawn thick."""
+    axes = figure.locator(".vf-axes")
+    for name, plot in (("rms", axes.nth(0)), ("gradient", axes.nth(1))):
+        for w, other in enumerate(WIRINGS):
+            line, stored = read_line(plot, other, log="y"), diagram.curve(name, w, diagram.depths.index(depth)).numpy()
+            np.testing.assert_allclose(line.ys, stored[1], rtol=5e-3)
+            np.testing.assert_allclose(line.xs, np.arange(1, depth + 1), atol=0.01 * depth)
+            chosen = other == wiring
+            np.testing.assert_allclose([line.low, line.high], stored[[0, 2]] if chosen else np.empty((2, 0)), rtol=5e-3)
+            (width,) = plot.locator(f"[data-line='{other}'] polyline").all()
+            assert float(width.get_attribute("stroke-width")) == (3.5 if chosen else 1.25)
+        assert plot.locator("[data-line]").last.get_attribute("data-line") == wiring  # on top
+    for other in WIRINGS:
+        line = read_line(axes.nth(2), other)
+        setting = {"wiring": other, "lr": lr, "warmup": warmup}
+        runs = [run for run in diagram.trained if setting.items() <= run.items()]
+        dots = [(run["depth"], 100 * share) for run in runs for share in run["accuracy"]]
+        np.testing.assert_allclose(line.dots, np.reshape(dots, (-1, 2)), atol=0.1)
+        np.testing.assert_allclose(line.ys, [100 * np.mean(run["accuracy"]) for run in runs], atol=0.1)
+    guides = [guide.get_attribute("data-guide") for guide in axes.nth(2).locator("[data-guide]").all()]
+    assert guides == ["10", str(depth)]  # chance, and the chosen depth
+
+
+def parts(figure):
+    """The boxes of the diagram from below, those on the stream with a bar."""
+    boxes = figure.locator(".vf-block [data-part]").all()
+    sides = {"11.5": "|", "104": ""}
+    return [sides[box.get_attribute("x")] + box.get_attribute("data-part") for box in boxes]
+
+
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
 def test_by_mouse_and_key_it_shows_the_stored_numbers(live, diagram, stored, from_file):
     figure, page, watch = live(PAGE, from_file=from_file)
-    says, depth, before = figure.get_by_role("status"), figure.locator("input[type=range]"), ink(figure)
+    says, depth = figure.get_by_role("status"), figure.locator("input[type=range]")
     expect(says).to_contain_text("6 blocks, pre-norm")
     expect(says).to_contain_text(accuracy_in_words(stored, 6, "pre", 0.001, 0))
+    assert_curves(figure, diagram, "pre-norm", 6)
+    assert parts(figure) == ["norm", "attention", "norm", "MLP"]
     figure.get_by_label("post-norm").check()
     expect(figure.locator("pre")).to_have_text("x = norm1(x + attention(x))\nx = norm2(x + mlp(x))")
-    assert all(now != then for now, then in zip(ink(figure)[:4], before[:4], strict=True))
+    assert parts(figure) == ["attention", "|norm", "MLP", "|norm"]
     drag(depth, 0, 1)
     expect(says).to_contain_text("36 blocks, post-norm")
     expect(says).to_contain_text(accuracy_in_words(stored, 36, "post", 0.001, 0))
@@ -116,6 +150,7 @@ def test_by_mouse_and_key_it_shows_the_stored_numbers(live, diagram, stored, fro
     figure.get_by_label("0.003").check()
     figure.get_by_label("50 steps").check()
     expect(says).to_contain_text(accuracy_in_words(stored, 24, "post", 0.003, 50))
+    assert_curves(figure, diagram, "post-norm", 24, lr=0.003, warmup=50)
     figure.get_by_label("sandwich").check()
     expect(says).to_contain_text("was not trained")
     words = says.inner_text()
@@ -127,14 +162,15 @@ def test_by_mouse_and_key_it_shows_the_stored_numbers(live, diagram, stored, fro
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_by_touch_on_a_phone(live, dark):
+def test_by_touch_on_a_phone(live, diagram, dark):
     figure, page, watch = live(PAGE, width=390, touch=True, dark=dark)
-    says, before = figure.get_by_role("status"), ink(figure)
+    says = figure.get_by_role("status")
     figure.get_by_label("normalise, then add").tap()
     expect(says).to_contain_text("6 blocks, normalise, then add")
     touch(figure.locator("input[type=range]"), 0.98, 0.5)
     expect(says).to_contain_text("36 blocks, normalise, then add")
-    assert all(now != then for now, then in zip(ink(figure)[:4], before[:4], strict=True))
+    assert_curves(figure, diagram, "normalise, then add", 36)
+    assert parts(figure) == ["|norm", "attention", "|norm", "MLP"]
     assert_fits_a_phone(page, watch)
     assert_follows_the_theme(figure, page, dark)
 

@@ -1,7 +1,10 @@
 // PositionExplorer: how similar all places are to one, and what four trained models answer when the patches are shuffled.
-import { color, drawing, pad, picture } from "./kit/canvas.js";
-import { h, sentence } from "./kit/dom.js";
-import { bytes, figure, needFloats } from "./kit/figure.js";
+import { legend } from "./kit/axes.js";
+import { picture } from "./kit/canvas.js";
+import { button, select } from "./kit/controls.js";
+import { controls, h, heading, sentence, soft } from "./kit/dom.js";
+import { bytes, figure, needFloats, needIndex } from "./kit/figure.js";
+import { patchGrid } from "./kit/grid.js";
 import { percent, whole } from "./kit/words.js";
 
 /** The cosines of the angles between row n of a table (N, width) and all of its rows. */
@@ -86,89 +89,66 @@ function read(model) {
 }
 
 /** The card of one model: its similarities and its answers. */
-function makeCard(name) {
-  const map = drawing(320, 320);
-  const near = h("p", { className: "vf-soft vf-number" });
-  const answers = h("div");
-  const counted = h("p", { className: "vf-soft vf-number" });
-  const node = h("div", {}, h("p", { className: "vf-head" }, name), map, near, answers, counted);
-  return { node, map, near, answers, counted };
+function makeCard(name, grid) {
+  const map = patchGrid({ rows: grid, cols: grid });
+  const [near, answers, counted] = [soft(), h("div"), soft()];
+  return {
+    node: h("div", {}, heading(name), map.node, near, answers, counted),
+    map,
+    near,
+    answers,
+    counted,
+  };
 }
 
 function build({ model, root, put }) {
-  const {
-    grid,
-    N,
-    C,
-    count,
-    classes,
-    widths,
-    names,
-    orders,
-    pixels,
-    side,
-    tables,
-    probabilities,
-    accuracy,
-  } = read(model);
-  const select = h("select", { onchange: () => put({ picture: Number(select.value) }) });
-  select.append(...classes.map((name, value) => h("option", { value }, name)));
-  const shuffle = h("button", { type: "button" }, "Shuffle again");
-  shuffle.onclick = () => put({ order: (model.get("order") % (count - 1)) + 1 });
-  const sort = h("button", { type: "button", onclick: () => put({ order: 0 }) }, "In order");
-  const point = (x, y) => put({ place: Math.floor(y * grid) * grid + Math.floor(x * grid) });
-  const step = (dx, dy) => {
-    const place = model.get("place");
-    const clip = (value) => Math.min(Math.max(value, 0), grid - 1);
-    put({ place: clip(Math.floor(place / grid) + dy) * grid + clip((place % grid) + dx) });
-  };
-  const canvas = pad(560, 560, point, step);
-  const says = sentence();
-  const hint = h(
-    "p",
-    { className: "vf-soft" },
-    "Point at a place of the picture, or focus it and use the arrow keys. Each small map shows how " +
-      "similar the vectors of all places are to the one of this place: 1 alike, 0 unrelated, −1 opposed. The last " +
-      `line of each model: the share of ${whole(model.get("tested"))} test pictures that it gets right, all in the order shown.`,
+  const stored = read(model);
+  const { grid, N, C, count, classes, widths, names, orders, pixels, side } = stored;
+  const { tables, probabilities, accuracy } = stored;
+  const pick = select("Picture:", classes, (index) => put({ picture: index }));
+  const shuffle = button("Shuffle again", () =>
+    put({ order: (model.get("order") % (count - 1)) + 1 }),
   );
-  const keys = h(
-    "p",
-    { className: "vf-soft" },
-    h("span", { className: "vf-pos-key" }, "in order"),
-    "\u2003",
-    h("span", { className: "vf-pos-key vf-pos-key-now" }, "as shown now"),
-  );
-  const cards = names.map(makeCard);
+  const sort = button("In order", () => put({ order: 0 }));
+  const canvas = h("canvas", { width: side, height: side });
+  const places = patchGrid({
+    rows: grid,
+    cols: grid,
+    over: canvas,
+    onpick: (place) => put({ place }),
+  });
+  const [says, keys] = [sentence(), legend()];
+  const cards = names.map((name) => makeCard(name, grid));
+  keys.node.classList.add("vf-soft");
+  keys.show([
+    { name: "in order", color: "blue", width: 6 },
+    { name: "as shown now", color: "mark", width: 6 },
+  ]);
   root.append(
-    h(
-      "div",
-      { className: "vf-controls" },
-      h("label", { className: "vf-pos-pick" }, "Picture:", select),
-      h("div", { className: "vf-pos-buttons" }, shuffle, sort),
+    controls(pick.node, h("div", { className: "vf-buttons" }, shuffle, sort)),
+    h("div", { className: "vf-pos-top" }, places.node, h("div", {}, says, keys.node)),
+    soft(
+      "Point at a place of the picture, or focus it and use the arrow keys. Each small map shows how " +
+        "similar the vectors of all places are to the one of this place: 1 alike, 0 unrelated, −1 opposed. The last " +
+        `line of each model: the share of ${whole(model.get("tested"))} test pictures that it gets right, all in the order shown.`,
     ),
-    h("div", { className: "vf-pos-top" }, canvas, h("div", {}, says, keys)),
-    hint,
     h("div", { className: "vf-pos" }, ...cards.map(({ node }) => node)),
   );
 
   return function draw() {
-    const [index, turn, place] = ["picture", "order", "place"].map((name) => model.get(name));
-    if (!classes[index]) throw Error(`there is no picture ${index}; there are ${C}`);
-    if (!Number.isInteger(turn) || turn < 0 || turn >= count)
-      throw Error(`there is no order ${turn}; there are ${count}`);
-    if (!Number.isInteger(place) || place < 0 || place >= N)
-      throw Error(`there is no place ${place}; there are ${N}`);
+    const index = needIndex(model.get("picture"), "picture", C);
+    const turn = needIndex(model.get("order"), "order", count);
+    const place = needIndex(model.get("place"), "place", N);
     const order = orders.subarray(turn * N, turn * N + N);
     const image = inOrder(pixels.subarray(index * side ** 2, (index + 1) * side ** 2), grid, order);
-    select.value = String(index);
+    pick.show(index);
     sort.disabled = turn === 0;
     shuffle.textContent = turn ? "Shuffle again" : "Shuffle";
-    drawPlaces(root, canvas, picture(image, [1, side, side]), grid, place);
+    picture(image, [1, side, side], canvas);
     const where = `place ${place}, row ${Math.floor(place / grid)}, column ${place % grid}`;
-    canvas.setAttribute(
-      "aria-label",
-      `${classes[index]}, ${turn ? "shuffled" : "in order"}. Arrow keys choose a place: ${where}.`,
-    );
+    const how = turn ? "shuffled" : "in order";
+    const label = `${classes[index]}, ${how}. Arrow keys choose a place: ${where}.`;
+    places.show({ chosen: place, label });
 
     const answer = (m, o) => {
       const start = ((m * C + index) * count + o) * C;
@@ -176,16 +156,18 @@ function build({ model, root, put }) {
     };
     const said = cards.map((card, m) => {
       const near = widths[m] ? cosines(tables[m], widths[m], place) : null;
-      drawSimilarity(root, card.map, near, grid, place);
-      if (near) {
-        const other = nearest(near, place);
-        card.near.textContent = `nearest: place ${other}, ${near[other].toFixed(2)}`;
-        const label = `${names[m]}: cosines of place ${place} with places 0 to ${N - 1}: `;
-        card.map.setAttribute("aria-label", label + near.map((v) => v.toFixed(2)).join(", "));
-      } else {
-        card.near.textContent = "nothing is added";
-        card.map.setAttribute("aria-label", `${names[m]}: no vectors, all places are alike`);
-      }
+      const nearBy = near && nearest(near, place);
+      card.near.textContent = near
+        ? `nearest: place ${nearBy}, ${near[nearBy].toFixed(2)}`
+        : "nothing is added";
+      card.map.show({
+        chosen: place,
+        cells: near ? near.map(shadeOf) : Array(N).fill({ word: "–" }),
+        label: near
+          ? `${names[m]}: cosines of place ${place} with places 0 to ${N - 1}: ` +
+            near.map((v) => v.toFixed(2)).join(", ")
+          : `${names[m]}: no vectors, all places are alike`,
+      });
       const [before, now] = [answer(m, 0), answer(m, turn)];
       const result = compare(before, now);
       const rows = result.shown.map((c) => makeAnswer(classes[c], before[c], now[c], turn));
@@ -196,17 +178,26 @@ function build({ model, root, put }) {
           `${percent(here)} (in order ${percent(all)})`
         : `Right in order: ${percent(all)}`;
       if (!turn) return `${names[m]}: ${classes[result.now]}`;
-      const same = result.before === result.now;
-      const how = same
-        ? `still ${classes[result.now]}`
-        : `${classes[result.now]}, no longer ${classes[result.before]}`;
-      return `${names[m]}: ${how}${result.points < 0.05 ? ", every probability as before" : ""}`;
+      const answers =
+        result.before === result.now
+          ? `still ${classes[result.now]}`
+          : `${classes[result.now]}, no longer ${classes[result.before]}`;
+      return `${names[m]}: ${answers}${result.points < 0.05 ? ", every probability as before" : ""}`;
     });
     const patch = turn ? `, now showing patch ${order[place]},` : "";
     says.textContent =
       `Place ${place} of 0 to ${N - 1}${patch} is chosen. The picture is of class ` +
       `“${classes[index]}”, ${turn ? `shuffled (order ${turn} of ${count - 1})` : "in order"}. ` +
       `Positions and answers: ${said.join("; ")}.`;
+  };
+}
+
+/** A cosine as a cell: orange alike, blue opposed. */
+function shadeOf(value) {
+  return {
+    color: value < 0 ? "blue" : "mark",
+    opacity: 0.65 * Math.min(Math.abs(value), 1),
+    word: value.toFixed(2).replace("-", "−"),
   };
 }
 
@@ -224,64 +215,6 @@ function makeAnswer(name, before, now, turn) {
     h("div", { className: "vf-pos-words vf-number" }, h("span", {}, name), h("span", {}, words)),
     bar(before, ""),
     ...(turn ? [bar(now, "vf-pos-now")] : []),
-  );
-}
-
-/** The picture under its grid, one place marked. */
-function drawPlaces(root, canvas, image, grid, place) {
-  const pen = canvas.getContext("2d");
-  const unit = canvas.width / grid;
-  pen.imageSmoothingEnabled = false;
-  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
-  pen.strokeStyle = "rgb(255 255 255 / 0.75)";
-  pen.lineWidth = 2;
-  for (let i = 1; i < grid; i++) {
-    pen.strokeRect(i * unit, -9, 0, canvas.height + 18);
-    pen.strokeRect(-9, i * unit, canvas.width + 18, 0);
-  }
-  for (const [style, width] of [
-    ["#ffffff", 14],
-    [color(root, "mark"), 8],
-  ]) {
-    Object.assign(pen, { strokeStyle: style, lineWidth: width });
-    pen.strokeRect(
-      (place % grid) * unit + 4,
-      Math.floor(place / grid) * unit + 4,
-      unit - 8,
-      unit - 8,
-    );
-  }
-}
-
-/** The cosines as a map: orange alike, blue opposed, each with its number; null: there are none. */
-function drawSimilarity(root, canvas, values, grid, place) {
-  const pen = canvas.getContext("2d");
-  const unit = canvas.width / grid;
-  const [ink, line, mark, blue] = ["ink", "line", "mark", "blue"].map((name) => color(root, name));
-  pen.clearRect(0, 0, canvas.width, canvas.height);
-  Object.assign(pen, {
-    textAlign: "center",
-    textBaseline: "middle",
-    font: `${unit * 0.29}px system-ui`,
-  });
-  for (let n = 0; n < grid ** 2; n++) {
-    const [x, y] = [(n % grid) * unit, Math.floor(n / grid) * unit];
-    if (values) {
-      pen.globalAlpha = 0.65 * Math.min(Math.abs(values[n]), 1);
-      pen.fillStyle = values[n] < 0 ? blue : mark;
-      pen.fillRect(x, y, unit, unit);
-      pen.globalAlpha = 1;
-    }
-    Object.assign(pen, { strokeStyle: line, lineWidth: 2, fillStyle: ink });
-    pen.strokeRect(x, y, unit, unit);
-    pen.fillText(values ? values[n].toFixed(2).replace("-", "−") : "–", x + unit / 2, y + unit / 2);
-  }
-  Object.assign(pen, { strokeStyle: mark, lineWidth: 8 });
-  pen.strokeRect(
-    (place % grid) * unit + 4,
-    Math.floor(place / grid) * unit + 4,
-    unit - 8,
-    unit - 8,
   );
 }
 

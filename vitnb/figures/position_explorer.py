@@ -106,7 +106,7 @@ class PositionExplorer(Figure):
 
 
 def _floats(values: Tensor) -> bytes:
-    """The bytes of float32 numbers, as common.js reads them."""
+    """The bytes of float32 numbers, as kit/figure.js reads them."""
     return values.float().contiguous().numpy().tobytes()
 
 

@@ -1,7 +1,7 @@
 // RecipeExplorer: the stored runs of a recipe beside those with one thing changed, curves and final accuracies.
 import { axes, legend, ticksOf } from "./kit/axes.js";
 import { choice } from "./kit/controls.js";
-import { controls, facts, h, head, sentence } from "./kit/dom.js";
+import { controls, facts, h, heading, sentence } from "./kit/dom.js";
 import { figure, needFloats } from "./kit/figure.js";
 import { hundredths, percent } from "./kit/words.js";
 
@@ -103,7 +103,7 @@ function build({ model, root, put }) {
     plot.node,
     keys.node,
     says,
-    head(
+    heading(
       `Accuracy at the end, on all test pictures: mean ± standard deviation, n = ${seeds} seeds`,
     ),
     ends.node,

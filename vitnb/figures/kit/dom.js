@@ -26,7 +26,7 @@ export function controls(...nodes) {
 }
 
 /** A heading in a figure. */
-export function head(...words) {
+export function heading(...words) {
   return h("p", { className: "vf-head" }, ...words);
 }
 

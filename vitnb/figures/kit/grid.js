@@ -26,7 +26,7 @@ export function tokenAt(x, y, [rows, cols], prefix, strip) {
  * Over a picture (a canvas) it has white lines; with onpick(cell, event) one chooses a cell, else it is an image.
  * node, and show({ cells, chosen, label }), a cell being { color, opacity, word } or null.
  */
-export function grid({ rows, cols, over, onpick }) {
+export function patchGrid({ rows, cols, over, onpick }) {
   let now = 0;
   const svg = s("svg", { role: "img" });
   const shape = [rows, cols];
@@ -42,6 +42,7 @@ export function grid({ rows, cols, over, onpick }) {
     ...(over ? [over] : []),
   );
   node.append(svg);
+  node.style.setProperty("--vf-cols", cols);
   node.style.aspectRatio = over ? `${over.width} / ${over.height}` : `${cols} / ${rows}`;
 
   const [wide, high] = [100 / cols, 100 / rows];
