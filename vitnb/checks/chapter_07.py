@@ -2,33 +2,39 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from vitnb.checks.engine import Wrong, call, close, described, exercise, fresh, number, tensor_like
+from vitnb.checks.engine import Wrong, call, described, exercise, fresh, number
+from vitnb.checks.kinds import compute
+from vitnb.clinic import train
 from vitnb.vit import ViT, ViTConfig
 
+NO_PEAK = "That is a share of the peak: the peak itself is missing."
+FROM_ZERO = "The first step gets a learning rate of 0: its batch is computed and learns nothing."
+NO_WARMUP = "There is no warm-up: the first steps should climb in a line."
+NO_LINE = "The warm-up is a line through its first and its last step: check both."
+TOO_EARLY = "It is 0 one step too early, so that the last batch learns nothing: the 0 belongs to step == steps."
 
-def _lr_at(step: int, steps: int, peak: float, warmup_steps: int) -> float:
-    """The schedule of vitnb.training.Recipe."""
-    if step < warmup_steps:
-        return peak * (step + 1) / warmup_steps
-    return peak * (1 + math.cos(math.pi * (step - warmup_steps) / (steps - warmup_steps))) / 2
-
-
-# Shares of the peak at t, the share of the steps after the warm-up; u is the share of all steps.
-DECAY_MISTAKES: dict[str, Callable[[float, float], float]] = {
+RISING: dict[str, Callable] = {
+    NO_PEAK: train.forgotten_peak,
+    FROM_ZERO: train.starts_at_zero,
+    NO_WARMUP: train.no_warmup,
+    NO_LINE: train.warmup_below_the_peak,
+}
+FALLING: dict[str, Callable] = {
+    NO_PEAK: train.forgotten_peak,
     "The cosine runs over all steps instead of those after the warm-up, so the rate jumps where the warm-up ends.": (
-        lambda t, u: (1 + math.cos(math.pi * u)) / 2
+        train.cosine_over_all_steps
     ),
     "That is a whole cosine: the rate falls and then climbs back to the peak. Half a cosine is wanted.": (
-        lambda t, u: (1 + math.cos(2 * math.pi * t)) / 2
+        train.whole_cosine
     ),
-    "That is a straight line down, not a cosine.": lambda t, u: 1 - t,
-    "After the warm-up the rate stays where it is.": lambda t, u: 1.0,
+    "That is a straight line down, not a cosine.": train.straight_line,
+    "After the warm-up the rate stays where it is.": train.stays_at_the_peak,
+    TOO_EARLY: train.ends_too_early,
 }
 
 
@@ -39,110 +45,66 @@ DECAY_MISTAKES: dict[str, Callable[[float, float], float]] = {
     "warmup_steps - 1? Steps count from 0, shares do not.",
     "For the rest, first compute how far along you are: a number that is 0 at the end of the warm-up and 1 at step "
     "== steps. cos(pi * that) goes from 1 to -1: move and scale it to go from 1 to 0.",
+    RISING | FALLING,
 )
 def _schedule(answer: Callable) -> str:
-    peak, cases = random.Random().randrange(1, 100) / 1000, ((40, 7), (23, 0), (31, 1))
-    for steps, warmup in cases:
-        rates = [number(call(answer, step, steps, peak, warmup)) for step in range(steps + 1)]
-        right = [_lr_at(step, steps, peak, warmup) for step in range(steps + 1)]
-        off = [step for step in range(steps + 1) if abs(rates[step] - right[step]) > 1e-6 * peak]
+    peak = random.Random().randrange(1, 100) / 1000
+    for steps, warmup in ((40, 7), (23, 0), (31, 1)):
+        cases = [(step, steps, peak, warmup) for step in range(steps)]
+        rates, right = [number(call(answer, *case)) for case in cases], [train.lr_at(*case) for case in cases]
+        off = [step for step in range(steps) if not _near(rates[step], right[step], peak)]
         if off:
-            part = _warmup_mistake if off[0] < warmup else _decay_mistake
-            shares = [rate / peak for rate in rates]
-            bound = "high" if rates[off[0]] > right[off[0]] else "low"
-            where = (
-                f"Step {off[0]} of {steps}, with {warmup} of warm-up: {shares[off[0]]:.3f} of the peak is too {bound}."
-            )
-            raise Wrong(f"{where} {part(shares, steps, warmup)}")
+            share, bound = rates[off[0]] / peak, "high" if rates[off[0]] > right[off[0]] else "low"
+            where = f"Step {off[0]} of {steps}, with {warmup} of warm-up: {share:.3f} of the peak is too {bound}."
+            part = slice(warmup) if off[0] < warmup else slice(warmup, steps)
+            raise Wrong(f"{where} {_schedule_mistake(rates[part], cases[part], off[0] < warmup)}")
     return "every step of 3 schedules, one of them without warm-up."
 
 
-def _warmup_mistake(shares: list[float], steps: int, warmup: int) -> str:
-    if shares[0] == 0:
-        return "The first step gets a learning rate of 0: its batch is computed and learns nothing."
-    if all(abs(s - shares[0]) < 1e-6 for s in shares[:warmup]) or shares[0] > 0.9:
-        return "There is no warm-up: the first steps should climb in a line."
-    return "The warm-up is a line through its first and its last step: check both."
+def _near(rate: float, other: float, peak: float) -> bool:
+    return abs(rate - other) <= 1e-6 * peak
 
 
-def _decay_mistake(shares: list[float], steps: int, warmup: int) -> str:
-    after = range(warmup, steps + 1)
-    for message, mistake in DECAY_MISTAKES.items():
-        if all(abs(shares[s] - mistake((s - warmup) / (steps - warmup), s / steps)) < 1e-6 for s in after):
+def _schedule_mistake(rates: list[float], cases: list[tuple], rising: bool) -> str:
+    """What is wrong with a warm-up, or with what follows it."""
+    peak = cases[0][2]
+    for message, mistake in (RISING if rising else FALLING).items():
+        if all(_near(rate, mistake(*case), peak) for rate, case in zip(rates, cases, strict=True)):
             return message
-    if abs(shares[steps - 1]) < 1e-6:
-        return "It is 0 one step too early, so that the last batch learns nothing: the 0 belongs to step == steps."
-    return "The cosine should be the peak at step == warmup_steps and 0 at step == steps."
+    if not rising:
+        last = "The cosine should be the peak at step == warmup_steps and 0 at step == steps."
+        return TOO_EARLY if _near(rates[-1], 0, peak) else last
+    if rates[0] == 0:
+        return FROM_ZERO
+    return NO_WARMUP if rates[0] > 0.9 * peak or all(_near(rate, rates[0], peak) for rate in rates) else NO_LINE
 
 
-@exercise(
+def _floor(K: int) -> float:
+    """The cross-entropy of the logits 1, 0, 0 ... where the first class is right."""
+    return math.log(math.e + K - 1) - 1
+
+
+compute(
     "7.2",
     "loss_floor(num_classes)",
     "The best that such a model can return is 1 for the right class and 0 for the others. The loss takes these K "
     "numbers for logits: what does its own softmax make of them?",
     "Write down e to the power of each of these K numbers, for K = 3 first. What share of their sum belongs to the "
     "right class? Cross-entropy is minus the logarithm of that share.",
+    cases=lambda: ((K,) for K in (10, 2, random.Random().randrange(3, 10), random.Random().randrange(11, 1000), 1000)),
+    reference=_floor,
+    where="For {K} classes you say {said:.3f}. ",
+    words=lambda K: {"K": K},
+    mistakes={
+        "That is the floor for logits, which may lie far apart. Probabilities are at most 1 apart.": lambda K: 0.0,
+        "That is the loss of a model that knows nothing; this one may be certain and right.": math.log,
+        "That is the loss of a class whose probability is 0: the right one may have 1.": lambda K: _floor(K) + 1,
+        "Cross-entropy takes the natural logarithm.": lambda K: _floor(K) / math.log(10),
+    },
+    otherwise=lambda loss, least, K: "No model can reach that." if loss < least else "A model can get below that.",
+    right="5 numbers of classes, to 1e-3.",
+    tolerance=1e-3,
 )
-def _floor(answer: Callable) -> str:
-    for K in (10, 2, random.Random().randrange(3, 10), random.Random().randrange(11, 1000), 1000):
-        loss, right = number(call(answer, K)), math.log(math.e + K - 1) - 1
-        mistakes = {
-            0.0: "That is the floor for logits, which may lie far apart. Probabilities are at most 1 apart.",
-            math.log(K): "That is the loss of a model that knows nothing; this one may be certain and right.",
-            right + 1: "That is the loss of a class whose probability is 0: the right one may have 1.",
-            right / math.log(10): "Cross-entropy takes the natural logarithm.",
-        }
-        if abs(loss - right) > 1e-3:
-            near = [message for value, message in mistakes.items() if abs(loss - value) < 1e-3]
-            bound = "No model can reach that." if loss < right else "A model can get below that."
-            raise Wrong(f"For {K} classes you say {loss:.3f}. {near[0] if near else bound}")
-    return "5 numbers of classes, to 1e-3."
-
-
-@exercise(
-    "7.3",
-    "mean_logits(model, images)",
-    "model.forward_features(images) gives all tokens after the last norm, (B, 1 + N, D). Which one is not a patch?",
-    "Average over the axis of the tokens, so that (B, N, D) becomes (B, D); then model.head.",
-)
-def _mean_logits(answer: Callable) -> str:
-    # As many patches as features: a mean over the wrong axis then shows in the numbers, not as a wrong shape.
-    for K, size, pos_embed in ((7, (12, 32), "learned"), (5, (24, 16), "sincos")):
-        model = _random_vit(img_size=size, in_chans=2, num_classes=K, pos_embed=pos_embed)
-        images = fresh(3, 2, *size)
-        with torch.no_grad():
-            features = model.forward_features(images)
-            right = model.head(features[:, 1:].mean(1))
-        result = call(answer, model, images)
-        if isinstance(result, Tensor) and result.shape == (features.shape[1] - 1, K):
-            raise Wrong("Your mean runs over the pictures of the batch: one row comes back for each patch.")
-        result = tensor_like(result, right)
-        if not close(result, right, 1e-4):
-            raise Wrong(_mean_mistake(result, right, model, images))
-    return "the same logits as the reference for 2 models with random weights, on 3 pictures with height unlike width."
-
-
-@torch.no_grad()
-def _mean_mistake(result: Tensor, right: Tensor, model: ViT, images: Tensor) -> str:
-    features = model.forward_features(images)  # (B, 1 + N, D)
-    last = model.forward_intermediates(images)[f"block_{model.config.depth}"]  # (B, 1 + N, D)
-    mistakes = {
-        "The cls token is in your mean: average the patch tokens only.": model.head(features.mean(1)),
-        "That is the cls token alone, what the model does anyway.": model(images),
-        "You leave out the last patch and keep the cls token: which end is it at?": model.head(
-            features[:, :-1].mean(1)
-        ),
-        "You return probabilities: leave the softmax to the loss.": right.softmax(1),
-        "The final norm is missing.": model.head(last[:, 1:].mean(1)),
-        "You average first and normalise then: the mean of the normalised tokens is wanted.": (
-            model.head(model.norm(last[:, 1:].mean(1)))
-        ),
-        "Your mean runs over the features, not the tokens.": model.head(features[:, 1:].mean(2)),
-    }
-    for message, wrong in mistakes.items():
-        if close(result, wrong, 1e-4):
-            return message
-    return f"Your logits are off by up to {(result - right).abs().max():.2g}."
 
 
 def _random_vit(**config: Any) -> ViT:
@@ -151,6 +113,69 @@ def _random_vit(**config: Any) -> ViT:
     for parameter in model.parameters():
         parameter.data = 0.3 * fresh(*parameter.shape)
     return model
+
+
+def _mean_cases() -> Iterator[tuple[ViT, Tensor]]:
+    # As many patches as features: a mean over the wrong axis then shows in the numbers, not as a wrong shape.
+    for K, size, pos_embed in ((7, (12, 32), "learned"), (5, (24, 16), "sincos")):
+        yield _random_vit(img_size=size, in_chans=2, num_classes=K, pos_embed=pos_embed), fresh(3, 2, *size)
+
+
+def _mean_logits(model: ViT, images: Tensor) -> Tensor:
+    return model.head(model.forward_features(images)[:, 1:].mean(1))  # (B, K)
+
+
+def _last_block(model: ViT, images: Tensor) -> Tensor:
+    """The patch tokens before the last norm, (B, N, D)."""
+    return model.forward_intermediates(images)[f"block_{model.config.depth}"][:, 1:]
+
+
+def _over_the_batch(result: Any, wanted: Tensor, model: ViT, images: Tensor) -> None:
+    if isinstance(result, Tensor) and result.shape == (model.config.num_patches, wanted.shape[1]):
+        raise Wrong("Your mean runs over the pictures of the batch: one row comes back for each patch.")
+
+
+compute(
+    "7.3",
+    "mean_logits(model, images)",
+    "model.forward_features(images) gives all tokens after the last norm, (B, 1 + N, D). Which one is not a patch?",
+    "Average over the axis of the tokens, so that (B, N, D) becomes (B, D); then model.head.",
+    cases=_mean_cases,
+    reference=_mean_logits,
+    before=_over_the_batch,
+    mistakes={
+        "The cls token is in your mean: average the patch tokens only.": (
+            lambda model, images: model.head(model.forward_features(images).mean(1))
+        ),
+        "That is the cls token alone, what the model does anyway.": lambda model, images: model(images),
+        "You leave out the last patch and keep the cls token: which end is it at?": (
+            lambda model, images: model.head(model.forward_features(images)[:, :-1].mean(1))
+        ),
+        "You return probabilities: leave the softmax to the loss.": (
+            lambda model, images: _mean_logits(model, images).softmax(1)
+        ),
+        "The final norm is missing.": lambda model, images: model.head(_last_block(model, images).mean(1)),
+        "You average first and normalise then: the mean of the normalised tokens is wanted.": (
+            lambda model, images: model.head(model.norm(_last_block(model, images).mean(1)))
+        ),
+        "Your mean runs over the features, not the tokens.": (
+            lambda model, images: model.head(model.forward_features(images)[:, 1:].mean(2))
+        ),
+    },
+    otherwise=lambda result, wanted, *_: f"Your logits are off by up to {(result - wanted).abs().max():.2g}.",
+    right="the same logits as the reference for 2 models with random weights, on 3 pictures with height unlike width.",
+    tolerance=1e-4,
+)
+
+
+def _names_of(groups: Callable) -> Callable:
+    """The answer of somebody who makes these parameter groups."""
+
+    def answer(model: ViT) -> tuple[list[str], ...]:
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        return tuple([names[id(parameter)] for parameter in group["params"]] for group in groups(model, 0.1))
+
+    return answer
 
 
 SPARED = "it is no matrix that multiplies its input, and nothing is gained by pulling it to 0"
@@ -163,6 +188,14 @@ SPARED = "it is no matrix that multiplies its input, and nothing is gained by pu
     "kernels. How many axes do these have, how many has a bias?",
     "Two or three parameters have several axes and are still no matrix. Find them by printing the names; the model "
     "knows their names, too: look at its methods.",
+    {
+        "Your two lists are swapped: the decayed ones come first.": _names_of(train.groups_swapped),
+        "You decay everything, the position table ": _names_of(train.everything_decays),
+        "You decay the position table ": _names_of(train.all_with_axes_decay),
+        "You decay the gain or bias of a norm ": _names_of(train.norms_decay),
+        "You spare the weights of the head ": _names_of(train.head_spared),
+        "You spare the patch projection ": _names_of(train.kernels_spared),
+    },
 )
 def _split(answer: Callable) -> str:
     for pos_embed, pool in (("learned", "cls"), ("none", "attn"), ("sincos", "mean")):

@@ -346,7 +346,8 @@ def _untouched(answer: Callable) -> bool:
 def _same(before: Any, after: Any) -> bool:
     if isinstance(before, nn.Module):
         a, b = before.state_dict(), after.state_dict()
-        return before.training == after.training and a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+        same = before.training == after.training and _makeup(before) == _makeup(after)
+        return same and a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
     if isinstance(before, Tensor):
         return before.shape == after.shape and equal(before, after)
     if isinstance(before, dict):
@@ -354,6 +355,14 @@ def _same(before: Any, after: Any) -> bool:
     if hasattr(before, "__array__"):  # NumPy's and JAX's
         return np.array_equal(before, after)
     return before is after or before == after
+
+
+def _makeup(module: nn.Module) -> list[tuple]:
+    """The kinds of all parts of a module, and the methods that one of them alone has, a patched forward for example."""
+    return [
+        (name, type(part), {key for key in vars(part) if not key.startswith("_") and callable(vars(part)[key])})
+        for name, part in module.named_modules()
+    ]
 
 
 def _listed(given: tuple) -> str:
