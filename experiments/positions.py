@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, tested_on, train
 from vitnb import ViT, patchify, resize_positions, unpatchify
+from vitnb.clinic.place import as_one_line
 from vitnb.data import Dataset
 
 PICTURES, TEST_PICTURES = 8_000, 5_000
@@ -41,13 +42,6 @@ def shuffle_patches(images: Tensor, patch_size: int, seed: int) -> Tensor:
     noise = torch.rand(patches.shape[:2], generator=torch.Generator().manual_seed(seed))
     order = noise.argsort(dim=1)[..., None].expand_as(patches)
     return unpatchify(patches.gather(1, order), patch_size, (H, W), C)  # (B, C, H, W)
-
-
-def as_a_line(table: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
-    """The wrong way: stretch the table (1, 1 + N, D) as if the places stood in one line."""
-    line = table[:, 1:].mT  # (1, D, N)
-    line = F.interpolate(line, size=new[0] * new[1], mode="linear")  # (1, D, N')
-    return torch.cat([table[:, :1], line.mT], dim=1)  # (1, 1 + N', D)
 
 
 def resized(model: ViT, size: int, stretch=resize_positions) -> ViT:
@@ -91,6 +85,6 @@ def one(data: Dataset, arm: str, seed: int) -> dict:
         return out
     for size in SIZES:
         scaled = F.interpolate(images[:SIZE_TEST], size=(size, size), mode="bilinear", antialias=True)
-        for key, stretch in (("right", resize_positions), ("line", as_a_line)):
+        for key, stretch in (("right", resize_positions), ("line", as_one_line)):
             out[key].append(accuracy(resized(model, size, stretch), scaled, labels[:SIZE_TEST]))
     return out
