@@ -16,6 +16,7 @@ import torch
 import vitnb
 from experiments import RESULTS, ROOT
 from experiments._clock import clock, clock_file, earlier, kept
+from vitnb._files import replacing
 from vitnb._validate import switched_on
 
 
@@ -93,10 +94,8 @@ def store(record: dict[str, Any], path: Path) -> None:
     """Write a result; the old one stays until the new one is complete."""
     text = json.dumps(record, indent=1, allow_nan=False)
     text = re.sub(r"\[[\d\s.,eE+-]*\]", lambda m: " ".join(m[0][1:-1].split()).join("[]"), text)  # a list, a line
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(text + "\n", encoding="utf-8")
-    os.replace(part, path)
+    with replacing(path) as part:
+        part.write_text(text + "\n", encoding="utf-8")
 
 
 def main() -> None:

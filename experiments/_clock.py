@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from experiments.common import checkpoint
+from vitnb._files import replacing
 
 
 def kept(name: str) -> list[Path]:
@@ -36,9 +37,8 @@ def clock(name: str, every: float = 10.0) -> Iterator[Callable[[], float]]:
 
     def write() -> None:
         if kept(name):
-            part = clock_file(name).with_suffix(".part")
-            part.write_text(f"{seconds():.1f}\n", encoding="utf-8")
-            part.replace(clock_file(name))
+            with replacing(clock_file(name)) as part:
+                part.write_text(f"{seconds():.1f}\n", encoding="utf-8")
 
     def tick() -> None:
         while not done.wait(every):

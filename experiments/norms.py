@@ -14,6 +14,7 @@ import torch
 
 from experiments.common import GAINS, STACK, STACK_RECIPE, STACK_STEPS, checkpoint, clothes, stack
 from vitnb import ViT
+from vitnb._files import replacing
 from vitnb.clinic.wire import NormaliseThenAdd
 from vitnb.data import Dataset
 from vitnb.training import fit
@@ -65,14 +66,14 @@ def run() -> dict:
     data = data.subset(STACK_STEPS * STACK_RECIPE.batch_size, test=TEST_PICTURES)
     torch.set_num_threads(1)
     file = checkpoint("norms").with_name("norms-runs.pt")  # the runner deletes it when all is stored
-    file.parent.mkdir(parents=True, exist_ok=True)
     runs: dict[str, list[float]] = torch.load(file) if file.exists() else {}
     for arm, seed in itertools.product(arms(), SEEDS):
         key, start = f"{arm}, seed {seed}", time.perf_counter()
         if key not in runs:
             runs[key] = [round(one(data, *arm, seed), 4), round(time.perf_counter() - start, 1)]
             print(key, *runs[key], flush=True)
-            torch.save(runs, file)
+            with replacing(file) as part:
+                torch.save(runs, part)
     names = ("depth", "norm", "warmup", "lr", "change")
     return {
         "seconds_of_all_runs": round(sum(seconds for _, seconds in runs.values())),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torchvision.datasets import FashionMNIST, utils
+from torchvision.datasets import FashionMNIST
 
 from vitnb import _archives, data
 from vitnb.data import Dataset, augment
@@ -210,12 +210,13 @@ def test_the_second_mirror_helps(monkeypatch, mirror):
 def test_a_full_disk_is_an_error_and_leaves_the_cache_good(tmp_path, monkeypatch, mirror):
     use(monkeypatch, mirror)
 
-    def full(url, filename, *_):
-        Path(filename).write_bytes(b"half of it")
+    def full(path, content):
+        with path.open("wb") as file:
+            file.write(content[:100])
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as m:
-        m.setattr(utils, "_urlretrieve", full)
+        m.setattr(Path, "write_bytes", full)
         with pytest.raises(OSError, match="disk is full.*make room") as error:
             data.load()
     assert error.value.errno == errno.ENOSPC
@@ -233,6 +234,31 @@ def test_a_silent_mirror_does_not_hang(monkeypatch):
         assert data.load().name == "digits"
     assert time.monotonic() - start < 5
     assert socket.getdefaulttimeout() is None
+
+
+def test_a_mirror_that_falls_silent_in_the_middle_is_left_for_the_next(monkeypatch, mirror):
+    monkeypatch.setattr(_archives, "TIMEOUT", 0.5)
+    mirror.pause = 30.0
+    monkeypatch.setattr(FashionMNIST, "mirrors", [mirror.url, "http://127.0.0.1:1/"])
+    start = time.monotonic()
+    assert data.load().name == "digits" and mirror.sent == [IMAGES]
+    assert time.monotonic() - start < 5
+
+
+def test_a_name_server_that_never_answers_does_not_hang(monkeypatch, capsys):
+    monkeypatch.setattr(_archives, "TIMEOUT", 0.3)
+    monkeypatch.setattr(FashionMNIST, "mirrors", ["http://mirror.example/"])
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: time.sleep(30))
+    start = time.monotonic()
+    assert data.load().name == "digits" and time.monotonic() - start < 5
+    assert "no answer within 0.3 s" in capsys.readouterr().out
+
+
+def test_an_archive_can_be_read_by_whom_any_new_file_can(tmp_path, monkeypatch, mirror):
+    use(monkeypatch, mirror)
+    data.load()
+    (tmp_path / "ordinary").touch()
+    assert (raw(tmp_path / "cache" / "vitnb") / IMAGES).stat().st_mode == (tmp_path / "ordinary").stat().st_mode
 
 
 def test_offline_means_offline(monkeypatch, mirror, capsys):
@@ -271,8 +297,8 @@ print(d.name, len(d.train_images))
 """
 
 
-def child(mirror, root: Path) -> subprocess.Popen:
-    command = [sys.executable, "-c", CHILD, repr(SUMS), mirror.url, str(root)]
+def child(mirror, root: Path, program: str = CHILD) -> subprocess.Popen:
+    command = [sys.executable, "-c", program, repr(SUMS), mirror.url, str(root)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -289,19 +315,34 @@ def test_two_processes_at_once_download_once(tmp_path, mirror, monkeypatch):
     assert sorted(mirror.sent) == alone
 
 
-def test_killed_in_the_middle_the_next_one_succeeds(tmp_path, mirror, monkeypatch):
-    mirror.pause = 30.0
-    process = child(mirror, tmp_path)
+SLOW_DISK = """
+import time
+from pathlib import Path
+
+def half(path, content):
+    with path.open("wb") as file:
+        file.write(content[:100])
+        file.flush()
+        time.sleep(30)
+
+Path.write_bytes = half
+"""
+
+
+@pytest.mark.parametrize("program", [CHILD, SLOW_DISK + CHILD], ids=["sent", "written"])
+def test_killed_in_the_middle_the_next_one_succeeds(tmp_path, mirror, monkeypatch, program):
+    mirror.pause = 30.0 if program is CHILD else 0.0
+    process = child(mirror, tmp_path, program)
     deadline = time.monotonic() + 120
-    while not any(raw(tmp_path).glob(".part/*")) and time.monotonic() < deadline:
+    while not (mirror.sent if program is CHILD else [*raw(tmp_path).glob(".*.part")]) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert any(raw(tmp_path).glob(".part/*")) and not any(raw(tmp_path).glob("*.gz"))
+    assert mirror.sent == [IMAGES] and not any(raw(tmp_path).glob("*.gz"))
     mirror.pause = 0.0
     use(monkeypatch, mirror)
     assert is_fashion(data.load(root=tmp_path))
-    assert not (raw(tmp_path) / ".part").exists()
+    assert {path.name for path in raw(tmp_path).iterdir()} - {".lock"} == set(ARCHIVES)
 
 
 # --- the other pictures ---

@@ -27,6 +27,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
+from vitnb._files import replacing
+
 ROOT = Path(__file__).resolve().parents[1]
 COLAB = "https://colab.research.google.com"
 BADGE = "[![Open in Colab]({colab}/assets/colab-badge.svg)]({colab}/github/{repository}/blob/main/{path})"
@@ -200,13 +202,6 @@ def faults(notebook: NotebookNode, name: str = "") -> list[str]:
     return found
 
 
-def write(path: Path, text: str) -> None:
-    """Replace a file in one step: whoever reads it meets the old or the new one."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text)
-    new.replace(path)
-
-
 def run(path: Path, check: bool, root: Path = ROOT, figures: bool = False) -> list[str]:
     """Execute one notebook (or refresh its figures) and write it, or, to check, compare it; return the faults found."""
     notebook = read(path)
@@ -225,7 +220,8 @@ def run(path: Path, check: bool, root: Path = ROOT, figures: bool = False) -> li
     if len(text.encode()) > MAX_BYTES:
         return [f"the notebook takes {len(text.encode()):,} bytes, the limit is {MAX_BYTES:,}: print or draw less"]
     if not check:
-        write(path, text)
+        with replacing(path) as new:
+            new.write_text(text)
         return []
     return list(difflib.unified_diff(path.read_text().splitlines(), text.splitlines(), "stored", "now", lineterm=""))
 

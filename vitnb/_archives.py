@@ -2,31 +2,27 @@
 
 Four gzip files, checked against torchvision's MD5 sums each time they are read
 and unpacked in memory: what is damaged, half written or unpacked by others is
-never used. A download goes to a folder of its own, under a lock, and each file
-gets its name when it is complete.
+never used. One process at a time downloads, and a file gets its name when it is
+complete.
 """
 
 import errno
 import gzip
 import hashlib
 import http.client
-import io
 import os
-import shutil
-import socket
 import struct
 import sys
 import threading
 import urllib.request
-from contextlib import contextmanager, nullcontext, redirect_stderr
 from pathlib import Path
 
 import torch
 from filelock import FileLock
 from torch import Tensor
 from torchvision.datasets import FashionMNIST
-from torchvision.datasets.utils import download_url
 
+from vitnb._files import replacing
 from vitnb._validate import switched_on
 
 TIMEOUT = 10.0  # seconds that a mirror may stay silent
@@ -64,7 +60,7 @@ def cache_dir() -> Path:
 
 
 def _check_damage(folders: list[Path], error: Exception) -> None:
-    """Nothing here is one thing, something broken another: its owner wants to know."""
+    """Raise RuntimeError if an archive is there and damaged: its owner should know, rather than get other images."""
     for path, md5 in ((folder / name, md5) for folder in folders for name, md5 in FashionMNIST.resources):
         if path.exists() and _archive(path, md5) is None:
             raise RuntimeError(
@@ -105,61 +101,51 @@ def _writable(folder: Path) -> bool:
 
 
 def _download(folder: Path) -> None:
-    """Fetch what is missing: one process at a time; a file gets its name when it is complete."""
+    """Fetch what is missing or damaged; a second process waits, and then finds it."""
     if switched_on("VITNB_OFFLINE"):
         raise ConnectionError("VITNB_OFFLINE is set")
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / ".part"
     with FileLock(folder / ".lock", timeout=600):
-        try:
-            for name, md5 in FashionMNIST.resources:
-                if _archive(folder / name, md5) is None:
-                    _fetch(name, md5, part)
-                    os.replace(part / name, folder / name)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+        for part in folder.glob(".*.part"):  # of a process that was killed
+            part.unlink()
+        for name, md5 in FashionMNIST.resources:
+            if _archive(folder / name, md5) is None:
+                blob = _fetch(name, md5)
+                with replacing(folder / name) as part:
+                    part.write_bytes(blob)
 
 
-def _fetch(name: str, md5: str, part: Path) -> None:
-    """torchvision's checksummed download, from the first of its mirrors that works."""
+def _fetch(name: str, md5: str) -> bytes:
+    """The archive from the first of torchvision's mirrors that sends it whole."""
     problems = []
-    for mirror in FashionMNIST.mirrors:
+    for url in (mirror + name for mirror in FashionMNIST.mirrors):
         try:
-            with _patience():
-                _knock(mirror + name)
-                return download_url(mirror + name, str(part), name, md5)
-        except (OSError, RuntimeError, http.client.HTTPException) as error:
-            if getattr(error, "errno", None) in FULL:
-                raise
+            _check_answers(url)
+            if sys.stderr.isatty():  # not in a notebook's output
+                print(f"Downloading {url}", file=sys.stderr)
+            with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+                blob = answer.read()
+            if _md5(blob) == md5:
+                return blob
+            problems.append(f"{url} sent a damaged file")
+        except (OSError, http.client.HTTPException) as error:
             problems.append(str(error) or type(error).__name__)
     raise ConnectionError(f"{name}: {'; '.join(problems)}")
 
 
-def _knock(url: str) -> None:
-    """Fail after TIMEOUT seconds in all, even when the name server or each of ten addresses stays silent."""
-    answer: list[Exception | None] = [TimeoutError(f"no answer within {TIMEOUT:g} s")]
+def _check_answers(url: str) -> None:
+    """Raise after TIMEOUT seconds in all, even if the name server or each of ten addresses stays silent."""
+    problem: list[Exception | None] = [TimeoutError(f"no answer within {TIMEOUT:g} s")]
 
     def ask() -> None:
         try:
             urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=TIMEOUT).close()
-            answer[0] = None
+            problem[0] = None
         except Exception as error:
-            answer[0] = error
+            problem[0] = error
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(TIMEOUT)
-    if answer[0] is not None:
-        raise answer[0]
-
-
-@contextmanager
-def _patience():
-    """Within: a silent socket times out, and the download's bar shows in a terminal only, never in a notebook."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TIMEOUT)
-    try:
-        with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        socket.setdefaulttimeout(before)
+    if problem[0] is not None:
+        raise problem[0]

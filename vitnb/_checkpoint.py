@@ -1,7 +1,6 @@
 """What stands beside a training's loop: files that a kill leaves whole, callbacks, a Ctrl-C that waits its turn."""
 
 import hashlib
-import os
 import pickle
 import signal
 import threading
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from vitnb import _processes
+from vitnb._files import replacing
 from vitnb.progress import Run
 
 
@@ -96,13 +96,8 @@ def identity(run: Run) -> dict[str, Any]:
 
 def write(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint; the old one stays until the new one is complete on the disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
+    with replacing(path) as part, part.open("wb") as file:
         torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
 
 
 def read(path: Path, identity: dict[str, Any], device: torch.device) -> dict[str, Any]:

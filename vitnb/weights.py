@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
+from vitnb._files import replacing
 from vitnb.vit import ViT, ViTConfig
 
 if TYPE_CHECKING:
@@ -178,16 +178,9 @@ def save(model: ViT, path: str | os.PathLike) -> None:
     Raises: TypeError if model is no ViT; OSError if the disk refuses, and
         then the file that was there before is untouched.
     """
-    path = Path(path)
     tensors = {name: t.detach().cpu().contiguous() for name, t in _vit(model).state_dict().items()}
-    # Neither mkstemp nor safetensors' own save_file: their files could be read by nobody else.
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_bytes(serialize(tensors, {"vitnb.config": json.dumps(model.config.to_dict())}))
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as part:  # safetensors' own save_file makes files that nobody else can read
+        part.write_bytes(serialize(tensors, {"vitnb.config": json.dumps(model.config.to_dict())}))
 
 
 def load(path: str | os.PathLike) -> ViT:
