@@ -15,7 +15,16 @@ import nbformat
 import notebooks
 import pytest
 import torch
-from driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, assert_survives, drag, ink, touch
+from driver import (
+    assert_fits_a_phone,
+    assert_follows_the_theme,
+    assert_sound,
+    assert_survives,
+    drag,
+    ink,
+    read_line,
+    touch,
+)
 from playwright.sync_api import expect
 
 from vitnb import patchify
@@ -316,6 +325,37 @@ def test_a_control_that_needs_python_shows_what_it_last_showed(strangers):
     assert "shown last" in html
     assert html.count("This control needs Python: it comes alive in Colab or JupyterLab.") == 1
     assert len(re.findall(f'<script type="{re.escape(VIEW)}"', html)) == 3  # not the control's
+
+
+# ---- The kit
+
+EXAMPLE = """async ([text, traits]) => {
+  const module = await import(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
+  const changed = [];
+  const model = {
+    get: (name) => traits[name],
+    set: (name, value) => ((traits[name] = value), changed.forEach((again) => again())),
+    on: (_, again) => changed.push(again),
+    save_changes() {},
+  };
+  module.default.render({ model, el: document.body });
+}"""
+
+
+def test_the_example_of_the_kit_lives(browser, tmp_path):
+    """What the README shows is a figure: it draws, and a step of its slider draws again."""
+    kit = ROOT / "vitnb" / "figures" / "kit"
+    shutil.copytree(kit, tmp_path / "kit")
+    code = re.search(r"```js\n(.*?)```", (kit / "README.md").read_text(), re.DOTALL)[1]
+    (tmp_path / "decay.js").write_text(code)
+    page = browser.new_page()
+    page.evaluate(EXAMPLE, [module("decay.js", tmp_path), {"halves": [10, 50], "chosen": 0}])
+    line = read_line(page.locator(".vf-axes"), "rate")
+    assert line.xs[-1] == pytest.approx(100, abs=0.1) and line.ys[10] == pytest.approx(0.5, abs=1e-3)
+    page.get_by_role("slider").press("ArrowRight")
+    expect(page.get_by_role("status")).to_have_text("After 100 steps 0.25 of the rate is left.")
+    assert read_line(page.locator(".vf-axes"), "rate").ys[50] == pytest.approx(0.5, abs=1e-3)
+    page.close()
 
 
 # ---- The gate
