@@ -12,9 +12,8 @@ from answers import right, verdict, wrong
 from torch import nn
 from torch.nn import functional as F
 
-from vitnb import MultiHeadAttention, record_attention
-from vitnb.checks import chapter_08
-from vitnb.checks.chapter_08 import CHANGES, MUTANTS
+from vitnb import MultiHeadAttention, clinic, record_attention
+from vitnb.checks.chapter_08 import CHANGES, ROLLOUTS
 from vitnb.inspection import attention_distance, rollout
 
 # 8.1 ------------------------------------------------------------------------------------------------------
@@ -38,15 +37,6 @@ def by_recursion(heard, token):
     return token if not heard else by_recursion(heard[:-1], heard[-1][token])
 
 
-@wrong("8.1", "the product in the wrong order")
-def forwards(heard, token):
-    for layer in heard:
-        token = layer[token]
-    return token
-
-
-wrong("8.1", "what the last layer alone says")(lambda heard, token: heard[-1][token])
-wrong("8.1", "the token itself")(lambda heard, token: token)
 wrong("8.1", "Follow it with a finger")(lambda heard, token: -1)
 wrong("8.1", "a number is wanted")(lambda heard, token: [backwards(heard, token)])
 wrong("8.1", "you say")(lambda heard, token: heard[0][token])
@@ -156,13 +146,11 @@ wrong("8.2", "It is not the same on every grid")(
 # 8.3 ------------------------------------------------------------------------------------------------------
 
 
-def maps_of(layer, x, order=(2, 0, 3, 1, 4), scale=None, dim=-1, bias=True, parts=(0, 1)):
+def maps_of(layer, x, parts=(0, 1)):
     B, T, D = x.shape
     h = layer.num_heads
-    qkv = F.linear(x, layer.in_proj_weight, layer.in_proj_bias if bias else None)
-    qkv = qkv.reshape(B, T, 3, h, D // h).permute(order)
-    scores = qkv[parts[0]] @ qkv[parts[1]].mT
-    return (scores / (scale or (D // h) ** 0.5)).softmax(dim)
+    qkv = F.linear(x, layer.in_proj_weight, layer.in_proj_bias).reshape(B, T, 3, h, D // h).permute(2, 0, 3, 1, 4)
+    return (qkv[parts[0]] @ qkv[parts[1]].mT / (D // h) ** 0.5).softmax(-1)
 
 
 right("8.3")(maps_of)
@@ -177,53 +165,11 @@ def by_head(layer, x):
     return torch.stack([F.softmax(torch.einsum("btd,bsd->bts", a, b) * d**-0.5, dim=2) for a, b in pairs], dim=1)
 
 
-wrong("8.3", "the root of D = 12")(lambda layer, x: maps_of(layer, x, scale=x.shape[2] ** 0.5))
-wrong("8.3", "You do not divide")(lambda layer, x: maps_of(layer, x, scale=1))
-wrong("8.3", "not by its root")(lambda layer, x: maps_of(layer, x, scale=layer.head_dim))
-wrong("8.3", "the columns sum to 1")(lambda layer, x: maps_of(layer, x, dim=-2))
-wrong("8.3", "The bias is forgotten")(lambda layer, x: maps_of(layer, x, bias=False))
-wrong("8.3", "Queries and keys are exchanged")(lambda layer, x: maps_of(layer, x, parts=(1, 0)))
-wrong("8.3", "the keys come second")(lambda layer, x: maps_of(layer, x, parts=(0, 2)))
 wrong("8.3", "though their rows sum to 1")(lambda layer, x: maps_of(layer, x, parts=(1, 2)))
 wrong("8.3", "the mean over the heads")(lambda layer, x: layer(x, x, x)[1])
 wrong("8.3", "a tuple of 2")(lambda layer, x: layer(x, x, x, average_attn_weights=False))
 wrong("8.3", "is the return missing?")(lambda layer, x: layer(x, x, x, need_weights=False)[1])
 wrong("8.3", "is wanted")(lambda layer, x: maps_of(layer, x)[0])
-
-
-@wrong("8.3", "the scores before the softmax")
-def forgets_the_softmax(layer, x):
-    B, T, D = x.shape
-    h = layer.num_heads
-    q, k, _ = F.linear(x, layer.in_proj_weight, layer.in_proj_bias).reshape(B, T, 3, h, -1).permute(2, 0, 3, 1, 4)
-    return q @ k.mT / (D // h) ** 0.5
-
-
-@wrong("8.3", "tears the tokens apart")
-def heads_by_view(layer, x):
-    B, T, D = x.shape
-    h = layer.num_heads
-    q, k, _ = F.linear(x, layer.in_proj_weight, layer.in_proj_bias).chunk(3, dim=-1)
-    q, k = (part.reshape(B, h, T, D // h) for part in (q, k))
-    return (q @ k.mT / (D // h) ** 0.5).softmax(-1)
-
-
-@wrong("8.3", "You cut the features into heads first")
-def heads_before_parts(layer, x):
-    B, T, D = x.shape
-    h = layer.num_heads
-    qkv = F.linear(x, layer.in_proj_weight, layer.in_proj_bias).reshape(B, T, h, 3, D // h)
-    q, k, _ = qkv.permute(3, 0, 2, 1, 4)
-    return (q @ k.mT / (D // h) ** 0.5).softmax(-1)
-
-
-@wrong("8.3", "a head's features lie side by side")
-def every_hth(layer, x):
-    B, T, D = x.shape
-    h = layer.num_heads
-    qkv = F.linear(x, layer.in_proj_weight, layer.in_proj_bias).reshape(B, T, 3, D // h, h)
-    q, k, _ = qkv.permute(2, 0, 4, 1, 3)
-    return (q @ k.mT / (D // h) ** 0.5).softmax(-1)
 
 
 # 8.4 ------------------------------------------------------------------------------------------------------
@@ -302,6 +248,11 @@ def compares(function):
     return function(maps).sub(rollout(maps)).abs().max() < 1e-5
 
 
+@right("8.5")
+def with_one_layer_and_with_more(function):
+    return all(torch.allclose(function(m := some_maps(layers=L)), rollout(m), atol=1e-4) for L in (1, 3))
+
+
 wrong("8.5", "lets 10 of 10 wrong ones through, for example a rollout that leaves the residual path out. Does it look")(
     lambda function: function(some_maps()).shape == (2, 5, 5)
 )
@@ -318,7 +269,7 @@ wrong("8.5", "a rollout that multiplies in the wrong order")(
 wrong("8.5", "a rollout that uses the first head alone")(
     lambda f: torch.allclose(f(m := some_maps(h=1)), rollout(m), atol=1e-4)
 )
-wrong("8.5", "a rollout that mixes the pictures of a batch")(
+wrong("8.5", "a rollout that mixes the images of a batch")(
     lambda f: torch.allclose(f(m := some_maps(B=1)), rollout(m), atol=1e-4)
 )
 wrong("8.5", "allow for rounding")(lambda f: torch.equal(f(m := some_maps(layers=6)), rollout(m)))
@@ -334,10 +285,10 @@ def test_the_untouched_prediction_is_not_done_yet():
     assert verdict("8.4", lambda what: (..., ...)) == (False, "8.4: not done yet.")
 
 
-def test_right_ones_are_right_and_mutants_are_not():
+def test_right_rollouts_are_right_and_wrong_ones_are_not():
     maps = some_maps()
-    for function in chapter_08.RIGHT:
+    for function in ROLLOUTS.values():
         torch.testing.assert_close(function(maps), rollout(maps))
-    for symptom, function in MUTANTS.items():
+    for symptom, function in clinic.of(rollout).items():
         assert function(maps).shape == (2, 5, 5), symptom
         assert (function(maps) - rollout(maps)).abs().max() > 1e-3, symptom

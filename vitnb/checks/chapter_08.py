@@ -3,37 +3,16 @@
 import random
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, number, tensor_like
+from vitnb import clinic
+from vitnb.checks.engine import Wrong, call, close, exercise, fresh, number, tensor_like, yes_or_no
+from vitnb.checks.kinds import compute, judge, parts, predict
+from vitnb.clinic import attend
 from vitnb.inspection import rollout
-
-
-@exercise(
-    "8.1",
-    "source(heard, token)",
-    "Begin where the answer is: which token does `token` hear in the last layer? And what had that one taken in, one "
-    "layer before?",
-    "Go through the layers from the last to the first, and keep one number: the token at which you have arrived.",
-)
-def _source(answer: Callable) -> str:
-    draw, cases = random.Random(), []
-    for T, L in [(3, 3), (6, 4), (5, 1), (9, 6)] * 6:
-        heard, token = [[draw.randrange(T) for _ in range(T)] for _ in range(L)], draw.randrange(T)
-        cases.append((heard, token, number(call(answer, heard, token))))
-    missed = [case for case in cases if case[2] != _follow(case[0][::-1], case[1])]
-    if missed:
-        heard, token, said = min(missed, key=lambda case: len(case[0][0]))
-        start = f"For {heard} and token {token}" if len(heard[0]) == 3 else f"With {len(heard)} layers"
-        mistakes = [message for message, rule in SOURCE_MISTAKES.items() if all(s == rule(h, t) for h, t, s in cases)]
-        hand = "Follow it with a finger: from the last layer to the first, one token at a time."
-        raise Wrong(f"{start} you say {said:g}. {(mistakes or [hand])[0]}")
-    return f"{len(cases)} paths through 1 to 6 layers of 3 to 9 tokens."
 
 
 def _follow(layers: list[list[int]], token: int) -> int:
@@ -50,6 +29,29 @@ SOURCE_MISTAKES: dict[str, Callable[[list[list[int]], int], int]] = {
 
 
 @exercise(
+    "8.1",
+    "source(heard, token)",
+    "Begin where the answer is: which token does `token` hear in the last layer? And what had that one taken in, one "
+    "layer before?",
+    "Go through the layers from the last to the first, and keep one number: the token at which you have arrived.",
+    SOURCE_MISTAKES,
+)
+def _source(answer: Callable) -> str:
+    draw, cases = random.Random(), []
+    for T, L in [(3, 3), (6, 4), (5, 1), (9, 6)] * 6:
+        heard, token = [[draw.randrange(T) for _ in range(T)] for _ in range(L)], draw.randrange(T)
+        cases.append((heard, token, number(call(answer, heard, token))))
+    missed = [case for case in cases if case[2] != _follow(case[0][::-1], case[1])]
+    if missed:
+        heard, token, said = min(missed, key=lambda case: len(case[0][0]))
+        start = f"For {heard} and token {token}" if len(heard[0]) == 3 else f"With {len(heard)} layers"
+        mistakes = [message for message, rule in SOURCE_MISTAKES.items() if all(s == rule(h, t) for h, t, s in cases)]
+        hand = "Follow it with a finger: from the last layer to the first, one token at a time."
+        raise Wrong(f"{start} you say {said:g}. {(mistakes or [hand])[0]}")
+    return f"{len(cases)} paths through 1 to 6 layers of 3 to 9 tokens."
+
+
+@exercise(
     "8.2",
     "head_of_distance(rows, cols, distance)",
     "You know two heads whose distance is easy: one that looks at itself, and one that hears all alike. What is the "
@@ -62,7 +64,7 @@ def _head(answer: Callable) -> str:
         N, apart = rows * cols, _apart(rows, cols)
         distance = share * apart.mean().item()
         A = call(answer, rows, cols, distance)
-        A = tensor_like(A.float() if isinstance(A, Tensor) else A, torch.zeros(N, N))  # double is as good
+        A = tensor_like(A.float() if isinstance(A, Tensor) else A, torch.zeros(N, N), whose="")  # double is as good
         case = f"On a grid of {rows} x {cols} and for a distance of {distance:.2f},"
         if A.min() < -1e-6:
             raise Wrong(f"{case} you have a weight of {A.min():.2g}: a softmax gives none below 0.")
@@ -95,67 +97,77 @@ def _head_mistake(A: Tensor, got: float, distance: float, rows: int, cols: int) 
     return "How far does a head look that hears all alike on this grid? It is not the same on every grid."
 
 
-@exercise(
+def _maps(split: Callable = attend.split_heads, mix: Callable = attend.MIX, bias: bool = True) -> Callable:
+    """An answer that splits the heads in this way, and makes the weights of which this function mixes the values."""
+
+    def answer(layer: nn.MultiheadAttention, x: Tensor) -> Tensor:
+        qkv = F.linear(x, layer.in_proj_weight, layer.in_proj_bias if bias else None)  # (B, T, 3*D)
+        q, k, _ = split(qkv, layer.num_heads)  # (B, h, T, d)
+        B, h, T, _ = q.shape
+        return mix(q, k, torch.eye(T).expand(B, h, T, T))  # to mix the identity is to show the weights
+
+    return answer
+
+
+def _layers_and_tokens() -> list[tuple[nn.MultiheadAttention, Tensor]]:
+    cases = []
+    for B, T, D, h in ((2, 5, 12, 3), (3, 7, 8, 2), (1, 4, 20, 5)):
+        layer = nn.MultiheadAttention(D, h, batch_first=True).eval()
+        for parameter in layer.parameters():
+            parameter.data = 0.6 * fresh(*parameter.shape)
+        cases.append((layer, fresh(B, T, D)))
+    return cases
+
+
+def _one_map_a_head(result: object, wanted: Tensor, *_: object) -> None:
+    if isinstance(result, tuple):
+        raise Wrong(f"Your function returns a tuple of {len(result)}: the maps alone are wanted.")
+    if isinstance(result, Tensor) and close(result, wanted.mean(1)):
+        raise Wrong("Your map is the mean over the heads: a map for each head is wanted, (B, h, T, T).")
+
+
+def _unknown_maps(result: Tensor, wanted: Tensor, *_: object) -> str:
+    if not close(result.sum(-1), torch.ones(wanted.shape[:3]), 1e-3):
+        return "The rows of your maps do not sum to 1."
+    return f"Your maps are off by up to {(result - wanted).abs().max():.2g}, though their rows sum to 1."
+
+
+compute(
     "8.3",
     "hidden_maps(layer, x)",
     "F.linear with the layer's own weight and bias gives queries, keys and values side by side. From there it is the "
     "cell of this chapter that made the map by hand.",
     "Heads share the features: each has D/h of them, next to each other. The root is of that width, and the softmax "
     "runs over the tokens that are asked.",
-)
-def _hidden_maps(answer: Callable) -> str:
-    for B, T, D, h in ((2, 5, 12, 3), (3, 7, 8, 2), (1, 4, 20, 5)):
-        layer = nn.MultiheadAttention(D, h, batch_first=True).eval()
-        with torch.no_grad():
-            for parameter in layer.parameters():
-                parameter.copy_(fresh(*parameter.shape) * 0.6)
-            x = fresh(B, T, D)
-            wanted = layer(x, x, x, average_attn_weights=False)[1]  # (B, h, T, T)
-            result = call(answer, layer, x)
-            if isinstance(result, tuple):
-                raise Wrong(f"Your function returns a tuple of {len(result)}: the maps alone are wanted.")
-            if isinstance(result, Tensor) and close(result, wanted.mean(1)):
-                raise Wrong("Your map is the mean over the heads: a map for each head is wanted, (B, h, T, T).")
-            result = tensor_like(result, wanted)
-            if not close(result, wanted, 1e-4):
-                raise Wrong(_maps_mistake(result, wanted, layer, x))
-    return "the maps of 3 layers with 2, 3 and 5 heads, to 1e-4."
-
-
-def _maps_mistake(result: Tensor, wanted: Tensor, layer: nn.MultiheadAttention, x: Tensor) -> str:
-    (B, T, D), h = x.shape, layer.num_heads
-    d, qkv = D // h, F.linear(x, layer.in_proj_weight, layer.in_proj_bias)
-    q, k, v = qkv.reshape(B, T, 3, h, d).permute(2, 0, 3, 1, 4)
-    scores = q @ k.mT
-
-    def other(a: Tensor, b: Tensor) -> Tensor:
-        return (a @ b.mT / d**0.5).softmax(-1)
-
-    naked = F.linear(x, layer.in_proj_weight).reshape(B, T, 3, h, d).permute(2, 0, 3, 1, 4)
-    viewed = [part.reshape(B, h, T, d) for part in qkv.chunk(3, dim=-1)]
-    woven = qkv.reshape(B, T, h, 3, d).permute(3, 0, 2, 1, 4)
-    across = qkv.reshape(B, T, 3, d, h).permute(2, 0, 4, 1, 3)
-    mistakes = {
-        "You return the scores before the softmax.": scores / d**0.5,
-        "Your softmax runs over the tokens that ask: the columns sum to 1, not the rows.": (scores / d**0.5).softmax(2),
-        f"You divide by the root of D = {D}: the dot product has only D/h = {d} terms.": (scores / D**0.5).softmax(-1),
-        "You do not divide the scores by the root of D/h.": scores.softmax(-1),
-        f"You divide by D/h = {d} itself, not by its root.": (scores / d).softmax(-1),
-        "Queries and keys are exchanged: row and column change places.": other(k, q),
-        "You multiply queries with values: the keys come second in in_proj_weight.": other(q, v),
-        "The bias is forgotten: in_proj_bias.": other(naked[0], naked[1]),
-        "Your heads are split with view or reshape alone, which tears the tokens apart.": other(viewed[0], viewed[1]),
-        "You cut the features into heads first and into q, k, v then: in in_proj_weight it is the other way round.": (
-            other(woven[0], woven[1])
+    cases=_layers_and_tokens,
+    reference=lambda layer, x: layer(x, x, x, average_attn_weights=False)[1],  # (B, h, T, T)
+    before=_one_map_a_head,
+    mistakes={
+        "You return the scores before the softmax.": _maps(mix=attend.no_softmax),
+        "Your softmax runs over the tokens that ask: the columns sum to 1, not the rows.": (
+            _maps(mix=attend.softmax_over_queries)
         ),
-        "Your heads take every h-th feature: a head's features lie side by side.": other(across[0], across[1]),
-    }
-    for message, wrong in mistakes.items():
-        if close(result, wrong, 1e-4):
-            return message
-    if not close(result.sum(-1), torch.ones(B, h, T), 1e-3):
-        return "The rows of your maps do not sum to 1."
-    return f"Your maps are off by up to {(result - wanted).abs().max():.2g}, though their rows sum to 1."
+        "You divide by the root of D = {D}: the dot product has only D/h = {d} terms.": (
+            _maps(mix=attend.divided_for_all_heads)
+        ),
+        "You do not divide the scores by the root of D/h.": _maps(mix=attend.undivided),
+        "You divide by D/h = {d} itself, not by its root.": _maps(mix=attend.divided_without_root),
+        "Queries and keys are exchanged: row and column change places.": _maps(mix=attend.queries_and_keys_exchanged),
+        "You multiply queries with values: the keys come second in in_proj_weight.": _maps(attend.values_as_keys),
+        "The bias is forgotten: in_proj_bias.": _maps(bias=False),
+        "Your heads are split with view or reshape alone, which tears the tokens apart.": (
+            _maps(attend.heads_by_reshape)
+        ),
+        "You cut the features into heads first and into q, k, v then: in in_proj_weight it is the other way round.": (
+            _maps(attend.heads_first)
+        ),
+        "Your heads take every h-th feature: a head's features lie side by side.": _maps(attend.every_hth_feature),
+    },
+    otherwise=_unknown_maps,
+    words=lambda layer, x: {"D": layer.embed_dim, "d": layer.head_dim},
+    right="the maps of 3 layers with 2, 3 and 5 heads, to 1e-4.",
+    tolerance=1e-4,
+)
 
 
 # (does the map change, does the output change): the tests measure each.
@@ -169,116 +181,65 @@ CHANGES = {
 }
 
 
-@exercise(
+def _what_moves(said: dict[str, tuple[bool, bool]], known: dict[str, tuple[bool, bool]]) -> str:
+    if any(moved and not out for moved, out in said.values()):
+        return "Somewhere you have a new map with the old output: not with random values, and these are."
+    if any(said[w][0] for w in ("double values", "swap two heads in proj")):
+        return "The map is made before the values are mixed and before the projection: neither can change it."
+    if said["shift keys"][0] or said["double queries, halve keys"][0]:
+        return "One change of the keys at least never reaches the map: multiply out."
+    if not said["shift queries"][0]:
+        return "Shifting queries and shifting keys is not alike: what is the same along a row?"
+    return "Ask of each: do the scores of a row change, apart from a number that all of them share?"
+
+
+predict(
     "8.4",
     "changes(what)",
     "A map is softmax(q k / root of d): which of the changes reach q or k at all? And what does the softmax do with a "
     "row to which the same number is added everywhere?",
     "Write q + s or k + s into the dot product and multiply out. One of the terms that appear is the same for all "
     "tokens that are asked, the other is not.",
+    truth=lambda: CHANGES,
+    read=lambda value: tuple(map(yes_or_no, parts(value, 2, "a pair (map, output) of True or False"))),
+    advice=_what_moves,
+    agree="predictions agree with the layer",
 )
-def _changes(answer: Callable) -> str:
-    said = {what: _pair(call(answer, what)) for what in CHANGES}
-    right = sum(said[what] == CHANGES[what] for what in CHANGES)
-    if right == len(CHANGES):
-        return "6 of 6 predictions agree with the layer."
-    count = f"{right} of {len(CHANGES)} predictions agree with the layer."
-    if any(moved and not out for moved, out in said.values()):
-        more = "Somewhere you have a new map with the old output: not with random values, and these are."
-    elif any(said[w][0] for w in ("double values", "swap two heads in proj")):
-        more = "The map is made before the values are mixed and before the projection: neither can change it."
-    elif said["shift keys"][0] or said["double queries, halve keys"][0]:
-        more = "One change of the keys at least never reaches the map: multiply out."
-    elif not said["shift queries"][0]:
-        more = "Shifting queries and shifting keys is not alike: what is the same along a row?"
-    else:
-        more = "Ask of each: do the scores of a row change, apart from a number that all of them share?"
-    raise Wrong(f"{count} {more}")
 
 
-def _pair(value: Any) -> tuple[bool, bool]:
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise Wrong(f"Your function returns {described(value)}: a pair (map, output) of True or False is wanted.")
-    if any(part is ... for part in value):
-        raise NotDone
-    return _yes_or_no(value[0]), _yes_or_no(value[1])
-
-
-def _steps(maps: list[Tensor]) -> list[Tensor]:
-    return [(weights.mean(1) + torch.eye(weights.shape[-1])) / 2 for weights in maps]
-
-
-def _chained(steps: list[Tensor]) -> Tensor:
-    return reduce(lambda total, step: step @ total, steps)
+def _from_the_end(maps: list[Tensor]) -> Tensor:
+    return reduce(lambda total, step: total @ step, attend.steps(maps)[::-1])
 
 
 def _without_keepdim(maps: list[Tensor]) -> Tensor:
     """Divide down the columns; as every row of step sums to 2, this does no harm."""
     steps = [weights.mean(1) + torch.eye(weights.shape[-1]) for weights in maps]
-    return _chained([step / step.sum(-1)[:, None, :] for step in steps])
+    return attend.chained([step / step.sum(-1)[:, None, :] for step in steps])
 
 
-def _from_the_end(maps: list[Tensor]) -> Tensor:
-    return reduce(lambda total, step: total @ step, _steps(maps)[::-1])
-
-
-def _no_identity(maps: list[Tensor]) -> Tensor:
-    return _chained([weights.mean(1) for weights in maps])
-
-
-def _identity_afterwards(maps: list[Tensor]) -> Tensor:
-    total = _no_identity(maps)
-    return (total + torch.eye(total.shape[-1])) / 2
-
-
-def _columns(maps: list[Tensor]) -> Tensor:
-    steps = [weights.mean(1) + torch.eye(weights.shape[-1]) for weights in maps]
-    return _chained([step / step.sum(1, keepdim=True) for step in steps])
-
-
-RIGHT = (rollout, lambda maps: _chained(_steps(maps)), _from_the_end, _without_keepdim)
-# What a reader is told about one that was let through.
-MUTANTS: dict[str, Callable[[list[Tensor]], Tensor]] = {
-    "leaves the residual path out": _no_identity,
-    "multiplies in the wrong order": lambda maps: _chained(_steps(maps)[::-1]),
-    "does not make the rows sum to 1": lambda maps: _chained([2 * step for step in _steps(maps)]),
-    "normalises the columns instead of the rows": _columns,
-    "looks at the last layer alone": lambda maps: _steps(maps)[-1],
-    "forgets the first layer": lambda maps: _chained(_steps(maps)[1:]),
-    "uses the first head alone": lambda maps: _chained(_steps([weights[:, :1] for weights in maps])),
-    "adds the identity once, at the end": _identity_afterwards,
-    "mixes the pictures of a batch": lambda maps: rollout(maps).mean(0, keepdim=True).expand(len(maps[0]), -1, -1),
-    "is transposed: it says where a token goes to, not where it comes from": lambda maps: rollout(maps).mT,
+ROLLOUTS = {
+    "the package's": rollout,
+    "from the first layer to the last": lambda maps: attend.chained(attend.steps(maps)),
+    "from the last layer to the first": _from_the_end,
+    "without keepdim": _without_keepdim,
 }
 
 
-@exercise(
+def _which_rollouts(rejected: list[str], missed: list[str]) -> str:
+    shape = "Does it look at the shape only? " if len(missed) == len(clinic.of(rollout)) else ""
+    return shape + ("There is more than one right way to write it; allow for rounding." if rejected else "")
+
+
+judge(
     "8.5",
     "is_rollout(function)",
     "Make random maps whose rows sum to 1, with several heads, pictures and layers. For which network is rollout "
     "exact? You can run that network.",
     "Send tokens with a few features through the layers, half of each layer the tokens, half what they hear. What "
     "must the function's matrix do with the tokens that you started with?",
+    right=ROLLOUTS,
+    wrong=clinic.of(rollout),
+    one="a rollout that",
+    more=_which_rollouts,
+    accepted="it accepts {right} right implementations and sees through {wrong} wrong ones.",
 )
-def _is_rollout(answer: Callable) -> str:
-    rejected = sum(not _verdict(answer, function) for function in RIGHT)
-    missed = [symptom for symptom, function in MUTANTS.items() if _verdict(answer, function)]
-    if rejected or missed:
-        count = f"It rejects {rejected} of {len(RIGHT)} right ones and lets {len(missed)} of {len(MUTANTS)} wrong "
-        example = f"ones through, for example a rollout that {missed[0]}." if missed else "ones through."
-        shape = " Does it look at the shape only?" if len(missed) == len(MUTANTS) else ""
-        strict = " There is more than one right way to write it; allow for rounding." if rejected else ""
-        raise Wrong(count + example + shape + strict)
-    return f"it accepts {len(RIGHT)} right implementations and sees through {len(MUTANTS)} wrong ones."
-
-
-def _verdict(answer: Callable, function: Callable) -> bool:
-    return _yes_or_no(call(answer, function))
-
-
-def _yes_or_no(value: Any) -> bool:
-    if isinstance(value, Tensor) and value.ndim == 0:
-        value = value.item()
-    if not isinstance(value, (bool, np.bool_)):
-        raise Wrong(f"Your function returns {described(value)}: True or False is wanted.")
-    return bool(value)

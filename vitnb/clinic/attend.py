@@ -1,6 +1,7 @@
-"""Wrong attention: functions of (q, k, v), each (B, h, T, d), and layers with tokens (B, T, D) in and out."""
+"""Wrong attention: functions of (q, k, v), each (B, h, T, d), layers with tokens (B, T, D) in and out, and rollouts."""
 
 from collections.abc import Callable
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch.nn import functional as F
 
 from vitnb.attention import MultiHeadAttention
 from vitnb.clinic._fault import fault
+from vitnb.inspection import rollout
 
 MIX = F.scaled_dot_product_attention  # what the functions are wrong versions of
 
@@ -141,3 +143,93 @@ class CentredOverTheBatch(MultiHeadAttention):
 class Deleted(MultiHeadAttention):
     def forward(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
+
+
+def split_heads(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+    """Queries, keys and values, (B, h, T, d) each, from (B, T, 3*D); what follows are wrong versions of it."""
+    B, T, _ = qkv.shape
+    return tuple(qkv.reshape(B, T, 3, num_heads, -1).permute(2, 0, 3, 1, 4))
+
+
+@fault("splits queries, keys and values into heads with reshape alone", split_heads, None)
+def heads_by_reshape(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+    B, T, _ = qkv.shape
+    return tuple(part.reshape(B, num_heads, T, -1) for part in qkv.chunk(3, dim=-1))
+
+
+@fault("cuts the features into heads first, into queries, keys and values then", split_heads, None)
+def heads_first(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+    B, T, _ = qkv.shape
+    return tuple(qkv.reshape(B, T, num_heads, 3, -1).permute(3, 0, 2, 1, 4))
+
+
+@fault("gives every h-th feature to a head, not features that lie side by side", split_heads, None)
+def every_hth_feature(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+    B, T, D = qkv.shape
+    return tuple(qkv.reshape(B, T, 3, D // 3 // num_heads, num_heads).permute(2, 0, 4, 1, 3))
+
+
+@fault("takes the values for the keys", split_heads, None)
+def values_as_keys(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
+    q, k, v = split_heads(qkv, num_heads)
+    return q, v, k
+
+
+def steps(maps: list[Tensor]) -> list[Tensor]:
+    """What each layer hands on, (B, T, T): half the token itself, half what its heads attend to."""
+    return [(weights.mean(1) + torch.eye(weights.shape[-1])) / 2 for weights in maps]
+
+
+def chained(layers: list[Tensor]) -> Tensor:
+    """The product of the layers, the last one on the left."""
+    return reduce(lambda total, layer: layer @ total, layers)
+
+
+@fault("leaves the residual path out", rollout, None)
+def residual_left_out(maps: list[Tensor]) -> Tensor:
+    return chained([weights.mean(1) for weights in maps])
+
+
+@fault("multiplies in the wrong order", rollout, None)
+def multiplied_the_other_way(maps: list[Tensor]) -> Tensor:
+    return chained(steps(maps)[::-1])
+
+
+@fault("does not make the rows sum to 1", rollout, None)
+def rows_not_normalised(maps: list[Tensor]) -> Tensor:
+    return chained([2 * step for step in steps(maps)])
+
+
+@fault("normalises the columns instead of the rows", rollout, None)
+def columns_normalised(maps: list[Tensor]) -> Tensor:
+    return chained([step / step.sum(1, keepdim=True) for step in steps(maps)])
+
+
+@fault("looks at the last layer alone", rollout, None)
+def last_layer_alone(maps: list[Tensor]) -> Tensor:
+    return steps(maps)[-1]
+
+
+@fault("forgets the first layer", rollout, None)
+def first_layer_forgotten(maps: list[Tensor]) -> Tensor:
+    return chained(steps(maps)[1:])
+
+
+@fault("uses the first head alone", rollout, None)
+def first_head_alone(maps: list[Tensor]) -> Tensor:
+    return chained(steps([weights[:, :1] for weights in maps]))
+
+
+@fault("adds the identity once, at the end", rollout, None)
+def identity_at_the_end(maps: list[Tensor]) -> Tensor:
+    return steps([residual_left_out(maps)[:, None]])[0]
+
+
+@fault("mixes the images of a batch", rollout, None)
+def images_mixed(maps: list[Tensor]) -> Tensor:
+    return rollout(maps).mean(0, keepdim=True).expand(len(maps[0]), -1, -1)
+
+
+@fault("is transposed: it says where a token goes to, not where it comes from", rollout, None)
+def rollout_transposed(maps: list[Tensor]) -> Tensor:
+    return rollout(maps).mT
