@@ -368,10 +368,13 @@ def notebook_with(models, *cells):
 
 def test_gate_refuses_a_dead_figure_and_a_heavy_one():
     light, heavy = stored("anywidget", {"x": ""}), stored("anywidget", {"x": "y" * 700_000, "_anywidget_id": "a.Whale"})
-    assert notebooks.faults(notebook_with({"a": light}, shown("a"))) == []
-    assert "not stored" in notebooks.faults(notebook_with({"a": light}, shown("b")))[0]
-    assert "limit is 600,000; the heaviest is Whale" in notebooks.faults(notebook_with({"a": heavy}, shown("a")))[0]
-    assert notebooks.faults(notebook_with({"a": heavy}, shown("a")), "index") == []
+    assert notebooks.dead_figures(notebook_with({"a": light}, shown("a")), "one") == []
+    assert "not stored" in notebooks.dead_figures(notebook_with({"a": light}, shown("b")), "one")[0]
+    assert (
+        "limit is 600,000; the heaviest is Whale"
+        in notebooks.dead_figures(notebook_with({"a": heavy}, shown("a")), "one")[0]
+    )
+    assert notebooks.dead_figures(notebook_with({"a": heavy}, shown("a")), "index") == []
 
 
 @pytest.mark.parametrize("path", notebooks.choose([]), ids=lambda path: path.stem)

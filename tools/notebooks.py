@@ -49,6 +49,7 @@ WIDGETS, VIEW = "application/vnd.jupyter.widget-state+json", "application/vnd.ju
 # What a notebook may weigh, in bytes, and the live figures in it: in a page with a whole model, all of that.
 MAX_BYTES, MAX_STATE = 2_000_000, 600_000
 WITH_MODEL = ("index", "08-looking-inside")
+MAX_LINE = 75  # characters of code, as in book/ruff.toml
 # What a notebook needs beside requirements.txt, and the command that adds it.
 NEEDS = {"jax": (("jax", "flax", "optax"), "make jax adds it")}
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:home|mnt|opt|private|root|tmp|Users|usr|var|work|content)/\w")
@@ -185,20 +186,53 @@ def output_texts(cell: NotebookNode) -> list[str]:
     return texts
 
 
-def faults(notebook: NotebookNode, name: str = "") -> list[str]:
-    """Return why the outputs of the notebook with this name must not be published."""
-    found = dead_figures(notebook, name)
-    if path := ABSOLUTE_PATH.search(json.dumps(models(notebook))):
-        found.append(f"a figure names a path of one machine: {path[0]}")
+def faults(notebook: NotebookNode, path: str) -> list[str]:
+    """Return why a notebook must not be published as it stands; `path` is where it lies in the repository."""
+    found = dead_figures(notebook, Path(path).stem)
+    if place := ABSOLUTE_PATH.search(json.dumps(models(notebook))):
+        found.append(f"a figure names a path of one machine: {place[0]}")
     for number, cell in enumerate(notebook.cells):
-        for output in cell.get("outputs", []):
-            if output.get("name") == "stderr":
-                found.append(f"cell {number} writes to stderr: {output.text.strip()[-500:]}")
-            if output.output_type == "error" and "raises-exception" not in cell.metadata.get("tags", []):
-                found.append(f"cell {number} raises {output.ename}: {output.evalue}")
-        for text in [cell.source, *output_texts(cell)]:
-            if path := ABSOLUTE_PATH.search(text):
-                found.append(f"cell {number} names a path of one machine: {text[path.start() :][:80]}")
+        found += [f"cell {number} {fault}" for fault in cell_faults(cell)]
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    if counts != list(range(1, len(counts) + 1)):
+        found.append("the cells were not run once, from top to bottom")
+    if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
+        found.append("Colab knows no other kernel than python3")
+    slug = re.search(r"colab\.research\.google\.com/github/([^/]+/[^/]+)/blob", notebook.cells[0].source)
+    badge, setup = first_cells(slug[1] if slug else "OWNER/REPO", path)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for there, wanted in ((notebook.cells[:1], badge), (code[:1], setup)):
+        if [(cell.source, cell.metadata) for cell in there] != [(wanted.source, wanted.metadata)]:
+            found.append(f"the {wanted.id} cell is missing or not as tools/notebooks.py writes it")
+    if (size := len(nbformat.writes(notebook).encode())) > MAX_BYTES:
+        found.append(f"the notebook takes {size:,} bytes, the limit is {MAX_BYTES:,}: print or draw less")
+    return found
+
+
+def cell_faults(cell: NotebookNode) -> list[str]:
+    """Return what is wrong with one cell and its outputs."""
+    places = [(text, ABSOLUTE_PATH.search(text)) for text in [cell.source, *output_texts(cell)]]
+    found = [f"names a path of one machine: {text[place.start() :][:80]}" for text, place in places if place]
+    if cell.cell_type != "code":
+        return found
+    tags, figure = cell.metadata.get("tags", []), cell.metadata.get("mystnb", {})
+    for output in cell.outputs:
+        if output.get("name") == "stderr":
+            found.append(f"writes to stderr: {output.text.strip()[-500:]}")
+        if output.output_type == "error" and "raises-exception" not in tags:
+            found.append(f"raises {output.ename}: {output.evalue}")
+    # nbval compares nothing, and passes, where there is no stored output.
+    if "nbval-check-output" in tags and not (cell.outputs and cell.execution_count):
+        found.append("is to be checked and has no stored output")
+    if cell.source.strip() and not cell.execution_count:
+        found.append("was not run")
+    if cell.id != "setup" and any(len(line) > MAX_LINE for line in cell.source.splitlines()):
+        found.append(f"has a line of more than {MAX_LINE} characters")
+    pictures = any(kind.startswith("image/") for output in cell.outputs for kind in output.get("data", {}))
+    if "figure" in figure and not pictures:
+        found.append("is a figure without a picture")
+    if pictures and not {"remove-output", "remove-cell"} & set(tags) and not figure.get("image", {}).get("alt"):
+        found.append("draws a picture without mystnb.image.alt in its metadata")
     return found
 
 
@@ -213,12 +247,9 @@ def run(path: Path, check: bool, root: Path = ROOT, figures: bool = False) -> li
             execute(notebook, path.parent)
         except CellExecutionError as error:
             return [str(error)]
-    found = faults(notebook, path.stem)
-    if found:
-        return found
     text = tidy(notebook)
-    if len(text.encode()) > MAX_BYTES:
-        return [f"the notebook takes {len(text.encode()):,} bytes, the limit is {MAX_BYTES:,}: print or draw less"]
+    if found := faults(notebook, path.relative_to(root).as_posix()):
+        return found
     if not check:
         with replacing(path) as new:
             new.write_text(text)
