@@ -15,7 +15,7 @@ import torch
 
 import vitnb
 from experiments import RESULTS, ROOT
-from experiments._clock import clock, clock_file, earlier, kept
+from experiments._clock import clock, clock_file, kept
 from vitnb._files import replacing
 from vitnb._validate import switched_on
 
@@ -45,7 +45,7 @@ def measure(name: str) -> dict[str, Any]:
     A run that went on from checkpoints reports the seconds of all its starts.
     """
     module = importlib.import_module(f"experiments.{name}")
-    code, resumed = source(), earlier(name) > 0
+    code, resumed = source(), bool(kept(name))
     with clock(name) as seconds:
         result = module.run()
     return {
@@ -68,7 +68,7 @@ def measure(name: str) -> dict[str, Any]:
 
 
 def source() -> dict[str, Any]:
-    """The commit, and which files of the code were not as it has them; None outside a repository."""
+    """The commit, and which files of the code were not as it has them; None outside the book's own repository."""
 
     def git(*words: str) -> str:
         done = subprocess.run(
@@ -77,7 +77,10 @@ def source() -> dict[str, Any]:
         return done.stdout.rstrip()
 
     try:
-        changed = git("status", "--porcelain", "--", "vitnb/*.py", "experiments/*.py").splitlines()
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != ROOT.resolve():  # a copy inside another repository
+            return {"commit": None, "changed_since": None}
+        code = "--porcelain", "--no-renames", "--untracked-files=all", "--", "vitnb/*.py", "experiments/*.py"
+        changed = git("status", *code).splitlines()
         return {"commit": git("rev-parse", "HEAD"), "changed_since": [line[3:] for line in changed]}
     except (OSError, subprocess.CalledProcessError):
         return {"commit": None, "changed_since": None}

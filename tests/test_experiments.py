@@ -78,6 +78,54 @@ def test_a_record_says_what_made_it(looked):
     assert list(_clock.checkpoint("looking").parent.iterdir()) == []  # no clock where there is nothing to go on with
 
 
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository with two committed scripts, instead of the book's; git in it as a function."""
+
+    def git(*words):
+        name = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false"]
+        return subprocess.run(["git", *name, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    for path in ("vitnb/one.py", "vitnb/checks/two.py", "experiments/three.py", "README.md"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(f"# {path}\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "All")
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    return git
+
+
+def test_a_record_names_the_commit_and_the_changed_files(repository, tmp_path):
+    commit = repository("rev-parse", "HEAD").strip()
+    assert command.source() == {"commit": commit, "changed_since": []}
+    (tmp_path / "README.md").write_text("other\n")  # no code
+    (tmp_path / "vitnb" / "checks" / "two.py").write_text("other\n")
+    (tmp_path / "vitnb" / "new").mkdir()
+    (tmp_path / "vitnb" / "new" / "four.py").touch()
+    repository("mv", "experiments/three.py", "experiments/five.py")
+    changed = {"vitnb/checks/two.py", "vitnb/new/four.py", "experiments/three.py", "experiments/five.py"}
+    found = command.source()
+    assert found["commit"] == commit and set(found["changed_since"]) == changed
+
+
+def test_a_copy_inside_another_repository_says_no_commit(repository, monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "ROOT", tmp_path / "vitnb")
+    assert command.source() == {"commit": None, "changed_since": None}
+
+
+def test_a_run_killed_before_its_first_tick_counts_as_resumed(looked, tmp_path):
+    torch.save({"something": "else"}, tmp_path / "looking-runs.pt")  # no clock, and nothing that says how long it took
+    assert looked(dict)["resumed"]
+
+
+def test_a_record_names_the_gpu_of_a_run_on_one(looked, monkeypatch):
+    monkeypatch.setitem(looking.CONFIG, "device", "cuda")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "NVIDIA T4")
+    assert looked(dict)["gpu"] == "NVIDIA T4"
+
+
 def test_outside_a_repository_a_record_says_no_commit(monkeypatch, tmp_path):
     monkeypatch.setattr(command, "ROOT", tmp_path)
     assert command.source() == {"commit": None, "changed_since": None}
