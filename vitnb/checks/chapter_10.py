@@ -1,63 +1,63 @@
 """Exercises of chapter 10: products counted, what grows with what, a large batch in small parts."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, number, tensor_like
+from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, number
+from vitnb.checks.kinds import compute
+from vitnb.clinic import train
 from vitnb.vit import ViT, ViTConfig
-
-
-@exercise(
-    "10.1",
-    "products(T, D, L, r)",
-    "Go through one block with a pencil: which matrices multiply each token, and which two products take place between "
-    "tokens? The heads share the width, so their number does not matter.",
-    "A matrix with m rows and n columns costs m times n products for each token. Between tokens, every pair needs a "
-    "score of D products over all heads, and then values are mixed.",
-)
-def _products(answer: Callable) -> str:
-    draw, cases = random.Random(), []
-    for _ in range(12):
-        T, D, L, r = draw.randint(2, 300), 12 * draw.randint(1, 40), draw.randint(2, 12), draw.choice([2, 3, 4])
-        cases.append(((T, D, L, r), number(call(answer, T, D, L, r))))
-    missed = [(given, said) for given, said in cases if said != _count(*given)]
-    if missed:
-        given, said = missed[0]
-        wrong = f"For T={given[0]}, D={given[1]}, L={given[2]}, r={given[3]} you say {said:,.0f}."
-        for message, rule in PRODUCTS_MISTAKES.items():
-            if all(said == rule(*given) for given, said in cases):
-                raise Wrong(f"{wrong} {message}")
-        raise Wrong(
-            f"{wrong} Try T=1, D=1, L=1, r=1 by hand: four products in attention's matrices, and how many more?"
-        )
-    return f"{len(cases)} models of 2 to 12 blocks."
 
 
 def _count(T: int, D: int, L: int, r: float) -> float:
     return L * (4 * T * D * D + 2 * r * T * D * D + 2 * T * T * D)
 
 
-PRODUCTS_MISTAKES: dict[str, Callable[[int, int, int, float], float]] = {
-    "That is one block: there are L of them.": lambda T, D, L, r: _count(T, D, 1, r),
-    "That is twice as much: you count additions as well.": lambda T, D, L, r: 2 * _count(T, D, L, r),
-    "The products between tokens are missing: scores, and the mix of the values.": (
-        lambda T, D, L, r: L * (4 + 2 * r) * T * D * D
-    ),
-    "Only one of the two products between tokens is there: scores need one, mixing the values another.": (
-        lambda T, D, L, r: _count(T, D, L, r) - L * T * T * D
-    ),
-    "The matrix that comes after the heads, proj, is missing.": lambda T, D, L, r: _count(T, D, L, r) - L * T * D * D,
-    "The MLP has two matrices: one widens, one narrows.": lambda T, D, L, r: _count(T, D, L, r) - L * r * T * D * D,
-    "That is for one token: all T of them pass through the matrices.": (
-        lambda T, D, L, r: L * (4 * D * D + 2 * r * D * D + 2 * T * D)
-    ),
-}
+def _models() -> Iterator[tuple[int, int, int, int]]:
+    draw = random.Random()
+    for _ in range(12):  # T is odd and D is not: what is missing once is never as much as something else
+        yield 2 * draw.randint(1, 150) + 1, 12 * draw.randint(1, 40), draw.randint(2, 12), draw.choice([2, 3, 4])
+
+
+compute(
+    "10.1",
+    "products(T, D, L, r)",
+    "Go through one block with a pencil: which matrices multiply each token, and which two products take place between "
+    "tokens? The heads share the width, so their number does not matter.",
+    "A matrix with m rows and n columns costs m times n products for each token. Between tokens, every pair needs a "
+    "score of D products over all heads, and then values are mixed.",
+    cases=_models,
+    reference=_count,
+    where="For T={T}, D={D}, L={L}, r={r} you say {said:,.0f}. ",
+    words=lambda T, D, L, r: {"T": T, "D": D, "L": L, "r": r},
+    mistakes={
+        "That is one block: there are L of them.": lambda T, D, L, r: _count(T, D, 1, r),
+        "That is twice as much: you count additions as well.": lambda T, D, L, r: 2 * _count(T, D, L, r),
+        "The products between tokens are missing: scores, and the mix of the values.": (
+            lambda T, D, L, r: L * (4 + 2 * r) * T * D * D
+        ),
+        "Only one of the two products between tokens is there: scores need one, mixing the values another.": (
+            lambda T, D, L, r: _count(T, D, L, r) - L * T * T * D
+        ),
+        "The matrix that comes after the heads, proj, is missing.": (
+            lambda T, D, L, r: _count(T, D, L, r) - L * T * D * D
+        ),
+        "The MLP has two matrices: one widens, one narrows.": (
+            lambda T, D, L, r: _count(T, D, L, r) - L * r * T * D * D
+        ),
+        "That is for one token: all T of them pass through the matrices.": (
+            lambda T, D, L, r: L * (4 * D * D + 2 * r * D * D + 2 * T * D)
+        ),
+    },
+    otherwise="Try T=1, D=1, L=1, r=1 by hand: four products in attention's matrices, and how many more?",
+    right="12 models of 2 to 12 blocks.",
+    tolerance=0.0,
+)
 
 BASE = ViTConfig(img_size=32, patch_size=8, embed_dim=16, depth=2, num_heads=2, mlp_ratio=4.0, global_pool="mean")
 GROWTHS: dict[str, dict[str, int]] = {
@@ -128,21 +128,19 @@ def _four(value: Any) -> tuple[float, ...]:
 
 
 class Small(nn.Module):
-    """A model with memory for so many pictures and no more."""
+    """A model with memory for so many pictures and no more, and with gradients, as an earlier batch leaves them."""
 
     def __init__(self, most: int):
         super().__init__()
         self.most, self.body = most, nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.GELU(), nn.Linear(8, 5))
-        with torch.no_grad():
-            for parameter in self.parameters():
-                parameter.copy_(fresh(*parameter.shape) / 2)
+        for parameter in self.parameters():
+            parameter.data = fresh(*parameter.shape) / 2
+            parameter.grad = torch.ones_like(parameter)
 
     def __deepcopy__(self, memo: dict) -> "Small":
-        """What an answer is given: with gradients, as an earlier batch leaves them; torch copies none."""
+        """What an answer is given: torch copies no gradients."""
         twin = Small(self.most)
         twin.load_state_dict(self.state_dict())
-        for parameter in twin.parameters():
-            parameter.grad = torch.ones_like(parameter)
         return twin
 
     def forward(self, images: Tensor) -> Tensor:
@@ -151,52 +149,52 @@ class Small(nn.Module):
         return self.body(images)
 
 
-@exercise(
+def _sizes(B: int, most: int) -> list[int]:
+    return [min(most, B - i) for i in range(0, B, most)]
+
+
+def _batch_words(model: nn.Module, images: Tensor, labels: Tensor, most: int) -> dict[str, Any]:
+    sizes = _sizes(len(images), most)
+    return {"B": len(images), "most": most, "n": len(sizes), "sizes": ", ".join(map(str, sizes)), "last": sizes[-1]}
+
+
+LEFT_OUT = "the last {last} pictures are left out: a part may be smaller than the others."
+
+
+def _other_gradient(result: Tensor, wanted: Tensor, model: nn.Module, images: Tensor, labels: Tensor, most: int) -> str:
+    n = len(_sizes(len(images), most))
+    if n > 1 and close(result, train.last_part_left_out(model, images, labels, most) * (n - 1) / n, 1e-4):
+        return LEFT_OUT
+    length = (result.norm() / wanted.norm()).item()
+    return f"your gradient is {length:.3g} times as long as that of the mean loss of all pictures, or points elsewhere."
+
+
+compute(
     "10.3",
     "gradient(model, images, labels, most)",
     "Cut the batch into parts of at most that many pictures. The loss of a part is a mean over its own pictures: how "
     "much must it count in the mean over all?",
     "A part of n pictures out of B contributes its mean times n / B. The last part may be smaller than the others.",
+    cases=lambda: (
+        (Small(most), fresh(B, 1, 3, 4), torch.arange(B) % 5, most)
+        for B, most in ((12, 4), (10, 4), (3, 5), (7, 1), (9, 8))
+    ),
+    reference=train.gradient,
+    where="With {B} pictures, {most} at a time, ",
+    words=_batch_words,
+    mistakes={
+        "your gradient holds what an earlier batch had left in .grad as well.": train.gradient_not_cleared,
+        "your gradient is the sum of {n} means: every part counts as if it were the whole batch.": train.sum_of_means,
+        "your parts of {sizes} pictures count alike: a picture in a small part counts more.": train.mean_of_means,
+        "your gradient is that of the sum of all losses, {B} times that of their mean.": train.sum_of_losses,
+        "your gradient is that of the last part alone: what became of the others?": train.last_part,
+        "only the last part is left in your gradient: are the gradients set to zero in the loop?": (
+            train.gradient_cleared_in_the_loop
+        ),
+        "your gradient is that of the first part alone.": train.first_part,
+        LEFT_OUT: train.last_part_left_out,
+    },
+    otherwise=_other_gradient,
+    right="5 batches, in 1 to 7 parts, equal and unequal.",
+    tolerance=1e-4,
 )
-def _gradient(answer: Callable) -> str:
-    for B, most in ((12, 4), (10, 4), (3, 5), (7, 1), (9, 8)):
-        model, images = Small(B), fresh(B, 1, 3, 4)
-        labels = torch.arange(B) % 5
-        parts = [_slope(model, images[i : i + most], labels[i : i + most]) for i in range(0, B, most)]
-        sizes = [min(most, B - i) for i in range(0, B, most)]
-        wanted = _slope(model, images, labels)
-        model.most = most
-        result = tensor_like(call(answer, model, images, labels, most), wanted)
-        if not close(result, wanted, 1e-4):
-            where = f"With {B} pictures, {most} at a time,"
-            raise Wrong(f"{where} {_gradient_mistake(result, wanted, parts, sizes)}")
-    return "5 batches, in 1 to 7 parts, equal and unequal."
-
-
-def _slope(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    loss = F.cross_entropy(model(images), labels)
-    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(model.parameters()))])
-
-
-def _gradient_mistake(result: Tensor, wanted: Tensor, parts: list[Tensor], sizes: list[int]) -> str:
-    B, n = sum(sizes), len(parts)
-    if close(result, wanted + 1, 1e-4):
-        return "your gradient holds what an earlier batch had left in .grad as well."
-    if close(result, sum(parts), 1e-4):
-        return f"your gradient is the sum of {n} means: every part counts as if it were the whole batch."
-    if close(result, sum(parts) / n, 1e-4):
-        return (
-            f"your parts of {', '.join(map(str, sizes))} pictures count alike: a picture in a small part counts more."
-        )
-    if close(result, wanted * B, 1e-4):
-        return f"your gradient is that of the sum of all losses, {B} times that of their mean."
-    if n > 1 and close(result, parts[-1], 1e-4):
-        return "your gradient is that of the last part alone: what became of the others?"
-    if n > 1 and close(result, parts[-1] * sizes[-1] / B, 1e-4):
-        return "only the last part is left in your gradient: are the gradients set to zero in the loop?"
-    if n > 1 and close(result, parts[0], 1e-4):
-        return "your gradient is that of the first part alone."
-    if n > 1 and any(close(result, sum(parts[:-1]) / d, 1e-4) for d in (n - 1, n)):
-        return f"the last {sizes[-1]} pictures are left out: a part may be smaller than the others."
-    length = (result.norm() / wanted.norm()).item()
-    return f"your gradient is {length:.3g} times as long as that of the mean loss of all pictures, or points elsewhere."
