@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from experiments.common import accuracy, clothes, tested_on, train
 from vitnb import ClsToken, ViT, ViTConfig
+from vitnb.clinic import pool as wrong
 from vitnb.data import Dataset
 from vitnb.training import Recipe
 
@@ -45,36 +46,11 @@ class PatchMean(ClsToken):
         return x[:, 1:].mean(dim=1)  # (B, D)
 
 
-class LastReadFirst(ClsToken):
-    """The token is appended at the end, and the answer is read from position 0: the top-left patch."""
-
-    def prepend(self, x: Tensor) -> Tensor:
-        return torch.cat([x, self.token.expand(len(x), -1, -1)], dim=1)  # (B, N + 1, D)
-
-
-class NewAtEachCall(ClsToken):
-    """The token is drawn anew in every forward pass: no parameter, nothing is learnt."""
-
-    def __init__(self, embed_dim: int):
-        super().__init__(embed_dim)
-        self.token = None
-
-    def prepend(self, x: Tensor) -> Tensor:
-        return torch.cat([torch.randn(len(x), 1, x.shape[2]), x], dim=1)  # (B, 1 + N, D)
-
-
-class MeanWithCls(ClsToken):
-    """The mean is meant to be over the patches, and runs over the cls token as well."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean(dim=1)  # (B, D)
-
-
 OWN: dict[str, Callable[[int], nn.Module]] = {
     "patch mean": PatchMean,
-    "last, read first": LastReadFirst,
-    "new at each call": NewAtEachCall,
-    "mean with cls": MeanWithCls,
+    "last, read first": wrong.LastReadFirst,
+    "new at each call": wrong.NewForEachImage,
+    "mean with cls": wrong.MeanWithCls,
 }
 BUGS = [name for name in OWN if name not in POOLS]
 

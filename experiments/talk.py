@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from experiments.common import clothes
 from vitnb import MultiHeadAttention, ViT, ViTConfig
+from vitnb.clinic import attend
 from vitnb.data import Dataset
 from vitnb.training import ProgressBar, Recipe, fit
 
@@ -31,39 +32,11 @@ CONFIG = {
 }
 
 
-class Uniform(MultiHeadAttention):
-    """Every token gets the plain mean of all values: tokens talk, nobody chooses whom to hear."""
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return v.mean(dim=2, keepdim=True).expand_as(v)  # (B, h, T, D/h)
-
-
-class Deleted(MultiHeadAttention):
-    """Nothing is gathered: each token goes through the model alone."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)  # (B, T, D)
-
-
-class Columns(MultiHeadAttention):
-    """The softmax runs over the tokens that ask instead of those that are asked."""
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        scores = q @ k.transpose(-2, -1) * self.head_dim**-0.5  # (B, h, T, T)
-        return scores.softmax(dim=-2) @ v  # (B, h, T, D/h)
-
-
-class Merged(MultiHeadAttention):
-    """The heads are put together by reshape alone: the tokens of one head stand where heads of one token should."""
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        B, h, T, d = q.shape
-        x = super().attend(q, k, v)  # (B, h, T, D/h)
-        return x.reshape(B, T, h, d).transpose(1, 2)  # forward transposes it back
-
-
-ARMS = {"attention": MultiHeadAttention, "plain mean": Uniform, "deleted": Deleted}
-BUGS = {"softmax over columns": Columns, "heads not transposed": Merged}
+ARMS = {"attention": MultiHeadAttention, "plain mean": attend.layer(attend.uniform), "deleted": attend.Deleted}
+BUGS = {
+    "softmax over columns": attend.layer(attend.softmax_over_queries),
+    "heads not transposed": attend.MergedByReshape,
+}
 TASKS = {"pairs": ARMS, "single": ARMS | BUGS}
 
 

@@ -67,6 +67,8 @@ def _pools(model: ViT, wrong: type) -> bool:
     if type(model.pool) is not ClsToken:
         return False
     model.pool = wrong(model.config.embed_dim)
+    if not model.pool.num_prefix_tokens and model.config.pos_embed != "none":
+        model.positions.table.data = model.positions.table[:, 1:].detach()
     return True
 
 

@@ -21,7 +21,7 @@ def undivided(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @fault("runs its softmax over the queries (dim=-2): the columns sum to 1, the rows do not", MIX, {"reference"})
 def softmax_over_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-2) @ v
+    return (q @ k.mT * q.shape[-1] ** -0.5).softmax(-2) @ v
 
 
 @fault("runs its softmax over the heads", MIX, {"reference"})

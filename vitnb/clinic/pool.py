@@ -4,7 +4,87 @@ import torch
 from torch import Tensor, nn
 
 from vitnb.clinic._fault import fault
+from vitnb.pooling import ClsToken
 from vitnb.vit import ViT, ViTConfig
+
+
+def _first(token: Tensor, x: Tensor) -> Tensor:
+    return torch.cat([token.expand(len(x), -1, -1), x], dim=1)  # (B, 1 + N, D)
+
+
+@fault("puts its token last and reads the first patch", ClsToken, {"cls"})
+class LastReadFirst(ClsToken):
+    def prepend(self, x: Tensor) -> Tensor:
+        return torch.cat([x, self.token.expand(len(x), -1, -1)], dim=1)  # (B, N + 1, D)
+
+
+@fault("puts its token first and reads token 1", ClsToken, {"cls"})
+class NextTokenRead(ClsToken):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, 1]
+
+
+@fault("reads the mean of all tokens, its own among them", ClsToken, {"cls"})
+class MeanWithCls(ClsToken):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(dim=1)
+
+
+@fault("adds the mean of the patches to its token before it joins them", ClsToken, {"cls"})
+class MeanOfPatchesAdded(ClsToken):
+    def prepend(self, x: Tensor) -> Tensor:
+        return _first(self.token + x.mean(1, keepdim=True), x)
+
+
+@fault("draws its token anew in each call", ClsToken, {"count", "cls"})
+class NewAtEachCall(ClsToken):
+    def __init__(self, embed_dim: int):
+        super().__init__(embed_dim)
+        self.token = None
+
+    def prepend(self, x: Tensor) -> Tensor:
+        generator = torch.Generator()
+        generator.seed()  # whoever seeds torch before each call must not hide it
+        return _first(torch.randn(1, 1, x.shape[2], generator=generator), x)
+
+
+@fault("draws a token for each image, anew in each call", ClsToken, {"count", "cls"})
+class NewForEachImage(NewAtEachCall):
+    def prepend(self, x: Tensor) -> Tensor:
+        return _first(torch.randn(len(x), 1, x.shape[2]), x)
+
+
+@fault("keeps its token in a plain tensor, which no optimizer ever sees", ClsToken, {"count"})
+class PlainTensor(ClsToken):
+    def __init__(self, embed_dim: int):
+        super().__init__(embed_dim)
+        del self.token
+        self.token = torch.zeros(1, 1, embed_dim)
+
+
+@fault("has another token for each place in the batch", ClsToken, {"count", "cls"})
+class OnePerPlace(ClsToken):
+    def __init__(self, embed_dim: int):
+        super().__init__(embed_dim)
+        self.token = nn.Parameter(torch.zeros(64, 1, embed_dim))
+
+    def prepend(self, x: Tensor) -> Tensor:
+        return _first(self.token[torch.arange(len(x)) % 64], x)
+
+
+@fault("writes its token over the first patch", ClsToken, {"count"})
+class OverTheFirstPatch(ClsToken):
+    num_prefix_tokens = 0
+
+    def prepend(self, x: Tensor) -> Tensor:
+        return _first(self.token, x[:, 1:])
+
+
+@fault("answers with its token as it went in, whatever the blocks have made of it", ClsToken, {"order"})
+class TokenAsItWent(ClsToken):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.token[0].expand(len(x), -1)
+
 
 # Whole models.
 
