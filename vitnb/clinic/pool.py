@@ -143,9 +143,7 @@ class SharedBlock(ViT):
 class PlainCls(ViT):
     def __init__(self, config: ViTConfig):
         super().__init__(config)
-        token = self.pool.token.detach().clone()
-        del self.pool.token
-        self.pool.token = token
+        self.pool = PlainTensor(config.embed_dim)
 
 
 @fault("makes its positions anew at every call", ViT, {"count"})
