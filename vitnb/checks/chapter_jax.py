@@ -3,6 +3,7 @@
 JAX is imported when a check that needs it runs, never before.
 """
 
+import itertools
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from vitnb.attention import MultiHeadAttention
-from vitnb.checks.engine import Raised, Wrong, call, close, described, exercise, fresh, number
+from vitnb.checks.engine import Raised, Wrong, call, close, described, exercise, fresh
+from vitnb.checks.kinds import compute
 from vitnb.vit import ViT, ViTConfig
 
 
@@ -28,41 +30,50 @@ def _jax() -> tuple[ModuleType, ModuleType]:
 # jax.1 ----------------------------------------------------------------------------------------------------
 
 
-@exercise(
+def _staying(p: int, C: int) -> int:
+    places = np.arange(p * p * C).reshape(C, p, p)
+    return int((places.ravel() == places.transpose(1, 2, 0).ravel()).sum())
+
+
+def _where_they_differ(count: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    """A wrong count, where there are several pixels and several channels."""
+    return lambda p, C: p * p * C if 1 in (p, C) else count(p, C)
+
+
+def _otherwise(said: float, wanted: int, p: int, C: int) -> str:
+    if 1 in (p, C):
+        reason = "one channel" if C == 1 else "one pixel"
+        return f"With {reason} both orders are the same: there is nothing to interleave, and everything stays."
+    return "Write both orders down for this case and compare them place by place."
+
+
+compute(
     "jax.1",
     "in_place(p, C)",
     "Give each number of a patch its place in PyTorch's order, 0, 1, 2 and so on. Where does each of them stand in "
     "JAX's order? A sheet of paper with p = 2 and C = 3 is enough to see it.",
     "NumPy can count for you: an array of the places in the shape (C, p, p), flattened as it is and flattened with "
     "the channels moved to the end.",
+    cases=lambda: itertools.product((1, 2, 3, 4, 5, 8), (1, 2, 3, 4)),
+    reference=_staying,
+    where="p = {p}, C = {C}: you say {said:g} of {size}. ",
+    words=lambda p, C: {"p": p, "C": C, "size": p * p * C},
+    mistakes={
+        "The second number of PyTorch's order is the next pixel, that of JAX's the next channel.": (
+            lambda p, C: p * p * C
+        ),
+        "That is one channel's numbers: do those of channel 0 stay? In JAX's order they are C places apart.": (
+            _where_they_differ(lambda p, C: p * p)
+        ),
+        "The first number stays, but it is not the only one: look at the other end of both vectors.": (
+            _where_they_differ(lambda p, C: 1)
+        ),
+        "Where does channel 0 of pixel 0 stand in each of the two?": _where_they_differ(lambda p, C: 0),
+    },
+    otherwise=_otherwise,
+    right="24 cases; with one channel everything stays where it is.",
+    tolerance=0.0,
 )
-def _in_place(answer: Callable) -> str:
-    cases = [(p, C) for p in (1, 2, 3, 4, 5, 8) for C in (1, 2, 3, 4)]
-    for p, C in cases:
-        said, wanted = number(call(answer, p, C)), _staying(p, C)
-        if said != wanted:
-            raise Wrong(f"p = {p}, C = {C}: you say {said:g} of {p * p * C}. {_why(p, C, said)}")
-    return f"{len(cases)} cases; with one channel everything stays where it is."
-
-
-def _staying(p: int, C: int) -> int:
-    places = np.arange(p * p * C).reshape(C, p, p)
-    return int((places.ravel() == places.transpose(1, 2, 0).ravel()).sum())
-
-
-def _why(p: int, C: int, said: float) -> str:
-    if C == 1 or p == 1:
-        reason = "one channel" if C == 1 else "one pixel"
-        return f"With {reason} both orders are the same: there is nothing to interleave, and everything stays."
-    if said == p * p * C:
-        return "The second number of PyTorch's order is the next pixel, that of JAX's the next channel."
-    if said == p * p:
-        return "That is one channel's numbers: do those of channel 0 stay? In JAX's order they are C places apart."
-    if said == 1:
-        return "The first number stays, but it is not the only one: look at the other end of both vectors."
-    if said == 0:
-        return "Where does channel 0 of pixel 0 stand in each of the two?"
-    return "Write both orders down for this case and compare them place by place."
 
 
 # jax.2 ----------------------------------------------------------------------------------------------------
