@@ -21,8 +21,9 @@ CONFIG = {"device": DEVICE, "sizes": SIZES, "rounds": ROUNDS}
 
 
 class ByConvolution(PatchEmbedding):
-    def forward(self, images: Tensor) -> Tensor:
-        return self.proj(self._check(images)).flatten(2).transpose(1, 2)  # (B, N, D)
+    def __init__(self, img_size: int, patch_size: int, in_chans: int, embed_dim: int):
+        super().__init__(img_size, patch_size, in_chans, embed_dim)
+        self.proj = nn.Conv2d(in_chans, embed_dim, patch_size, patch_size)
 
 
 class ByPermute(MultiHeadAttention):

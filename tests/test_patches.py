@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch.nn import functional as F
 
 from vitnb import ConvStem, PatchEmbedding, patchify, unpatchify
@@ -56,10 +57,67 @@ def test_convolution_equals_unfold_and_linear(channels, grid, patch):
     embed = PatchEmbedding(size, patch, channels, 7)
     images = torch.randn(2, channels, *size)
     weight = embed.proj.weight.flatten(1)  # (D, C*p*p)
-    by_convolution = embed.proj(images).flatten(2).transpose(1, 2)  # (B, N, D)
+    by_convolution = F.conv2d(images, embed.proj.weight, embed.proj.bias, patch).flatten(2).mT  # (B, N, D)
     by_unfold = F.linear(F.unfold(images, patch, stride=patch).transpose(1, 2), weight, embed.proj.bias)
     torch.testing.assert_close(embed(images), by_convolution, atol=1e-5, rtol=0)
     torch.testing.assert_close(embed(images), by_unfold, atol=1e-5, rtol=0)
+
+
+def test_the_projection_is_a_convolution_that_the_embedding_calls():
+    """A hook on it fires with the tokens' numbers, and what is put in its place counts."""
+    torch.manual_seed(0)
+    embed, images = PatchEmbedding((8, 12), (4, 6), 2, 5), torch.randn(3, 2, 8, 12)
+    seen = []
+    with embed.proj.register_forward_hook(lambda proj, given, out: seen.append(out)):
+        tokens = embed(images)
+    assert len(seen) == 1 and seen[0].shape == (3, 5, 2, 2)
+    assert torch.equal(seen[0].flatten(2).transpose(1, 2), tokens)
+
+    class LowRank(nn.Module):  # as LoRA wraps a layer
+        def __init__(self, proj):
+            super().__init__()
+            self.proj, self.down, self.up = proj, nn.Conv2d(2, 1, (4, 6), (4, 6)), nn.Conv2d(1, 5, 1)
+
+        def forward(self, x):
+            return self.proj(x) + self.up(self.down(x))
+
+    embed.proj = LowRank(embed.proj)
+    expected = tokens + embed.proj.up(embed.proj.down(images)).flatten(2).transpose(1, 2)
+    torch.testing.assert_close(embed(images), expected)
+    embed.proj = nn.Identity()
+    assert torch.equal(embed(images), images.flatten(2).transpose(1, 2))
+
+
+def test_the_projection_is_torchs_convolution_to_its_first_random_numbers():
+    torch.manual_seed(0)
+    theirs, state = nn.Conv2d(3, 8, (4, 2), (4, 2)), torch.get_rng_state()
+    torch.manual_seed(0)
+    ours, images = PatchEmbedding((8, 6), (4, 2), 3, 8).proj, torch.randn(2, 3, 8, 6)
+    assert isinstance(ours, nn.Conv2d) and list(ours.state_dict()) == list(theirs.state_dict())
+    assert all(torch.equal(p, q) for p, q in zip(ours.parameters(), theirs.parameters(), strict=True))
+    torch.testing.assert_close(ours(images), theirs(images))
+    torch.manual_seed(0)
+    PatchEmbedding((8, 6), (4, 2), 3, 8)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_stem_makes_no_layer_that_it_does_not_keep(monkeypatch):
+    made = []
+    reset = nn.Conv2d.reset_parameters
+    monkeypatch.setattr(nn.Conv2d, "reset_parameters", lambda conv: made.append(conv) or reset(conv))
+    stem = ConvStem(16, 4, 1, 8)
+    assert set(made) == {layer for layer in stem.modules() if isinstance(layer, nn.Conv2d)}
+
+
+def test_the_first_random_numbers_of_a_stem_are_those_of_the_stored_results():
+    """They come after as many as the projection of the same patches takes."""
+    torch.manual_seed(0)
+    PatchEmbedding(28, 7, 1, 64)
+    first = nn.Conv2d(1, 16, 3, 2, 1, bias=False).weight
+    torch.manual_seed(0)
+    stem = ConvStem(28, 7, 1, 64)
+    assert torch.equal(stem.layers[0].weight, first)
+    assert list(stem.state_dict())[:2] == ["proj.weight", "proj.bias"], "the order of initialise and of checkpoints"
 
 
 def test_every_pixel_reaches_exactly_one_token():

@@ -80,6 +80,55 @@ def test_intermediates_are_what_forward_computes():
     assert torch.equal(model.forward_head(out["features"]), out["logits"])
 
 
+@pytest.mark.parametrize(
+    "norm, pool, stem", [("pre", "cls", "patch"), ("post", "mean", "conv"), ("pre", "attn", "conv")]
+)
+def test_intermediates_see_what_a_hook_a_new_block_or_a_subclass_changes(norm, pool, stem):
+    """There is one way through the model."""
+
+    class Louder(ViT):
+        def encode(self, x):
+            return 2 * self.norm(self.blocks[1](self.blocks[0](x + 1)))
+
+    torch.manual_seed(0)
+    config = ViTConfig(depth=2, norm=norm, global_pool=pool, stem=stem)
+    model, images = Louder(config).eval(), torch.randn(2, 1, 28, 28)
+    plain = ViT(config).eval()
+    plain.load_state_dict(model.state_dict())
+    model.blocks[1] = torch.nn.Sequential(model.blocks[1], torch.nn.Tanh())
+    model.blocks[0].register_forward_hook(lambda block, given, x: 3 * x)
+    out = model.forward_intermediates(images)
+    assert list(out) == ["patches", "embedded", "block_1", "block_2", "features", "pooled", "logits"]
+    assert torch.equal(out["logits"], model(images)) and not torch.allclose(out["logits"], plain(images))
+    assert torch.equal(out["block_1"], 3 * plain.blocks[0](out["embedded"] + 1))
+    assert torch.equal(out["block_2"], plain.blocks[1](out["block_1"]).tanh())
+    parts = [part for part in model.modules() if part is not model.blocks[0]]
+    assert not any(part._forward_hooks for part in parts) and len(model.blocks[0]._forward_hooks) == 1
+
+
+def test_intermediates_of_a_block_that_stands_in_several_places():
+    model, images = ViT(ViTConfig(depth=3)).eval(), torch.randn(2, 1, 28, 28)
+    model.blocks = torch.nn.ModuleList([model.blocks[0]] * 3)
+    out = model.forward_intermediates(images)
+    for before, after in (("embedded", "block_1"), ("block_1", "block_2"), ("block_2", "block_3")):
+        assert torch.equal(model.blocks[0](out[before]), out[after])
+    assert torch.equal(model.norm(out["block_3"]), out["features"])
+
+
+def test_intermediates_leave_no_hook_after_an_error():
+    model = ViT(ViTConfig(depth=1))
+    with pytest.raises(ValueError, match="images"):
+        model.forward_intermediates(torch.randn(2, 1, 28, 27))
+    assert not any(part._forward_hooks for part in model.modules())
+
+
+def test_the_presets_are_for_colour_images_and_say_what_they_are():
+    config = ViTConfig.vit_h_14(num_classes=5, img_size=28)
+    assert config == ViTConfig(28, 14, 3, 5, 1280, 32, 16, mlp_ratio=4.0)
+    assert all(getattr(ViTConfig, name).__doc__ for name in PUBLISHED)
+    assert "632 million" in ViTConfig.vit_h_14.__doc__
+
+
 def test_the_model_returns_logits_not_probabilities():
     model = ViT(ViTConfig(depth=1))
     torch.nn.init.normal_(model.head.weight)

@@ -126,9 +126,7 @@ def token_removal(model: ViT, images: Tensor, labels: Tensor) -> Tensor:
     drops = []
     for n in range(first, tokens.shape[1]):
         x = torch.cat([tokens[:, :n], tokens[:, n + 1 :]], dim=1)  # (B, T-1, D)
-        for block in model.blocks:
-            x = block(x)
-        drops.append(before - _logits(model.forward_head(model.norm(x)), labels))
+        drops.append(before - _logits(model.forward_head(model.encode(x)), labels))
     return torch.stack(drops, dim=1)
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -60,29 +61,36 @@ def unpatchify(patches: Tensor, patch_size: Size, img_size: Size, channels: int)
     return x.reshape(B, C, rows * ph, cols * pw)  # (B, C, H, W)
 
 
-class PatchEmbedding(nn.Module):
-    """Cut images into patches and turn each patch into a token.
+class PatchConv2d(nn.Conv2d):
+    """A convolution whose kernel and stride are the patch side, computed as one product of matrices.
 
-    Its weights are those of a convolution whose kernel and stride are the patch side.
+    Its patches do not overlap, so patchify and a linear layer give the same
+    numbers, sooner on a CPU (experiments/spellings.py). It stays a Conv2d in
+    name, weights and first random numbers, as in timm and torchvision: weights
+    go to and fro unchanged, and hooks on it see what the model computes.
 
-    Shapes: images (B, C, H, W) -> tokens (B, N, D), row by row.
-    Raises: ValueError if a side is not a multiple of patch_size, or if
-        images have another size or channel count than announced.
-    Source: Dosovitskiy et al. 2021, equation 1, the matrix E.
+    Shapes: images (B, C, H, W) -> (B, D, H/p, W/p).
+    Raises: ValueError if a side is not a multiple of patch_size.
     """
 
-    def __init__(self, img_size: Size = 28, patch_size: Size = 4, in_chans: int = 1, embed_dim: int = 64):
+    def __init__(self, in_chans: int, embed_dim: int, patch_size: Size):
+        super().__init__(in_chans, embed_dim, patch_size, patch_size)
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = patchify(images, self.kernel_size)  # (B, N, C*p*p)
+        x = F.linear(patches, self.weight.flatten(1), self.bias)  # (B, N, D)
+        return x.transpose(1, 2).unflatten(2, grid_size(images.shape[2:], self.kernel_size))  # (B, D, H/p, W/p)
+
+
+class _Stem(nn.Module):
+    """What the ways from images to tokens share: their sizes, and the check of the images."""
+
+    def __init__(self, img_size: Size, patch_size: Size, in_chans: int, embed_dim: int):
         super().__init__()
         self.img_size, self.patch_size = pair("img_size", img_size), pair("patch_size", patch_size)
         self.grid_size = grid_size(self.img_size, self.patch_size)
         self.num_patches = math.prod(self.grid_size)
-        self.in_chans, embed_dim = positive_int("in_chans", in_chans), positive_int("embed_dim", embed_dim)
-        self.proj = nn.Conv2d(self.in_chans, embed_dim, self.patch_size, self.patch_size)
-
-    def forward(self, images: Tensor) -> Tensor:
-        # What self.proj would give, as one product: faster on a CPU (experiments/spellings.py).
-        x = patchify(self._check(images), self.patch_size)  # (B, N, C*p*p)
-        return F.linear(x, self.proj.weight.flatten(1), self.proj.bias)  # (B, N, D)
+        self.in_chans, self.embed_dim = positive_int("in_chans", in_chans), positive_int("embed_dim", embed_dim)
 
     def _check(self, images: Tensor) -> Tensor:
         float_tensor("images", images, 4, "(B, C, H, W)")
@@ -95,17 +103,37 @@ class PatchEmbedding(nn.Module):
         return images
 
 
-class ConvStem(PatchEmbedding):
-    """Look at the picture through small convolutions before it becomes tokens.
+class PatchEmbedding(_Stem):
+    """Cut images into patches and turn each patch into a token.
 
-    Convolutions of 3 x 3 pixels with stride 2 halve the picture until it has
+    One convolution does both: its kernel and its stride are the patch side.
+
+    Shapes: images (B, C, H, W) -> tokens (B, N, D), row by row.
+    Raises: ValueError if a side is not a multiple of patch_size, or if
+        images have another size or channel count than announced.
+    Source: Dosovitskiy et al. 2021, equation 1, the matrix E.
+    """
+
+    def __init__(self, img_size: Size = 28, patch_size: Size = 4, in_chans: int = 1, embed_dim: int = 64):
+        super().__init__(img_size, patch_size, in_chans, embed_dim)
+        self.proj = PatchConv2d(in_chans, embed_dim, self.patch_size)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.proj(self._check(images))  # (B, D, H/p, W/p)
+        return x.flatten(2).transpose(1, 2)  # (B, N, D)
+
+
+class ConvStem(_Stem):
+    """Look at the image through small convolutions before it becomes tokens.
+
+    Convolutions of 3 x 3 pixels with stride 2 halve the image until it has
     one place for each patch, and as many channels as a token. BatchNorm and
-    GELU stand between them: in training, a picture's tokens depend on the
-    other pictures of its batch a little; in eval mode they do not.
+    GELU stand between them: in training, an image's tokens depend on the
+    other images of its batch a little; in eval mode they do not.
 
     Shapes: images (B, C, H, W) -> tokens (B, N, D), row by row.
     Raises: ValueError as PatchEmbedding; if embed_dim cannot be halved often
-        enough; or if halving the picture does not end at the grid of its patches.
+        enough; or if halving the image does not end at the grid of its patches.
     Source: Xiao et al. 2021, section 4 (with ReLU and a last 1 x 1 convolution).
     """
 
@@ -119,11 +147,15 @@ class ConvStem(PatchEmbedding):
                 f"{times} times gives {grid}: use patch_size {2**times} and an img_size that is a multiple of it"
             )
         divides("embed_dim", embed_dim, "the power of two of the convolutions,", 2 ** (times - 1))
+        # For equal seeds the stored results need the random numbers of a patch projection drawn here, and proj first
+        # among the modules: initialise goes in that order, and so does a checkpoint.
+        torch.rand(embed_dim * (in_chans * math.prod(self.patch_size) + 1))
         widths = [in_chans, *(embed_dim // 2**left for left in reversed(range(times)))]
-        self.layers = nn.Sequential()
+        layers = nn.Sequential()
         for before, after in zip(widths[:-2], widths[1:-1], strict=True):
-            self.layers.extend([nn.Conv2d(before, after, 3, 2, 1, bias=False), nn.BatchNorm2d(after), nn.GELU()])
+            layers.extend([nn.Conv2d(before, after, 3, 2, 1, bias=False), nn.BatchNorm2d(after), nn.GELU()])
         self.proj = nn.Conv2d(widths[-2], embed_dim, 3, 2, 1)
+        self.layers = layers
 
     def forward(self, images: Tensor) -> Tensor:
         x = self.proj(self.layers(self._check(images)))  # (B, D, H/p, W/p)

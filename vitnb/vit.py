@@ -1,5 +1,7 @@
 """Chapter 6: the Vision Transformer, assembled."""
 
+import itertools
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,6 +17,16 @@ BLOCKS = {"pre": PreNormBlock, "post": PostNormBlock}
 STEMS = {"patch": PatchEmbedding, "conv": ConvStem}
 POSITIONS = ("learned", "sincos", "none")
 POOLS = ("cls", "mean", "attn")
+
+
+def _preset(patch: int, width: int, depth: int, heads: int, about: str) -> classmethod:
+    """Make a class method of ViTConfig: a model of the papers for colour images."""
+
+    def preset(cls: type["ViTConfig"], num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
+        return cls(img_size, patch, 3, num_classes, width, depth, heads, mlp_ratio=4.0)
+
+    preset.__doc__ = about
+    return classmethod(preset)
 
 
 @dataclass(frozen=True)
@@ -72,44 +84,14 @@ class ViTConfig:
         rows, cols = grid_size(self.img_size, self.patch_size)
         return rows * cols
 
-    @classmethod
-    def _preset(cls, patch: int, dim: int, depth: int, heads: int, num_classes: int, img_size: Size) -> "ViTConfig":
-        return cls(img_size, patch, 3, num_classes, dim, depth, heads, mlp_ratio=4.0)
-
-    @classmethod
-    def vit_ti_16(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
-        """Tiny, 5.7 million parameters."""
-        return cls._preset(16, 192, 12, 3, num_classes, img_size)
-
-    @classmethod
-    def vit_s_16(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
-        """Small, 22 million parameters."""
-        return cls._preset(16, 384, 12, 6, num_classes, img_size)
-
-    @classmethod
-    def vit_b_16(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
-        """Base, 86 million parameters."""
-        return cls._preset(16, 768, 12, 12, num_classes, img_size)
-
-    @classmethod
-    def vit_b_32(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
-        """Base with large patches: 49 of them instead of 196."""
-        return cls._preset(32, 768, 12, 12, num_classes, img_size)
-
-    @classmethod
-    def vit_l_16(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
-        """Large, 304 million parameters."""
-        return cls._preset(16, 1024, 24, 16, num_classes, img_size)
-
-    @classmethod
-    def vit_l_32(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
-        """Large with large patches."""
-        return cls._preset(32, 1024, 24, 16, num_classes, img_size)
-
-    @classmethod
-    def vit_h_14(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
-        """Huge, 632 million parameters."""
-        return cls._preset(14, 1280, 32, 16, num_classes, img_size)
+    #                    patch, width, depth, heads
+    vit_ti_16 = _preset(16, 192, 12, 3, "Tiny, 5.7 million parameters.")
+    vit_s_16 = _preset(16, 384, 12, 6, "Small, 22 million parameters.")
+    vit_b_16 = _preset(16, 768, 12, 12, "Base, 86 million parameters.")
+    vit_b_32 = _preset(32, 768, 12, 12, "Base with large patches: 49 of them instead of 196.")
+    vit_l_16 = _preset(16, 1024, 24, 16, "Large, 304 million parameters.")
+    vit_l_32 = _preset(32, 1024, 24, 16, "Large with large patches.")
+    vit_h_14 = _preset(14, 1280, 32, 16, "Huge, 632 million parameters.")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain data: ViTConfig(**config.to_dict()) == config."""
@@ -148,12 +130,15 @@ class ViT(nn.Module):
         x = self.pool.prepend(x)  # (B, T, D)
         return self.drop(self.positions(x))  # (B, T, D)
 
-    def forward_features(self, images: Tensor) -> Tensor:
-        """Turn images (B, C, H, W) into normalised tokens (B, T, D): equations 1 to 3."""
-        x = self.embed(images)  # (B, T, D)
+    def encode(self, x: Tensor) -> Tensor:
+        """Send embedded tokens (B, T, D), any number of them, through the blocks and the norm: equations 2 and 3."""
         for block in self.blocks:
             x = block(x)  # (B, T, D)
         return self.norm(x)
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """Turn images (B, C, H, W) into normalised tokens (B, T, D): equations 1 to 3."""
+        return self.encode(self.embed(images))
 
     def forward_head(self, x: Tensor) -> Tensor:
         """Turn tokens (B, T, D) into logits (B, K): equation 4."""
@@ -164,18 +149,23 @@ class ViT(nn.Module):
         return self.forward_head(self.forward_features(images))  # (B, K)
 
     def forward_intermediates(self, images: Tensor) -> dict[str, Tensor]:
-        """Run the model and keep what it computes on the way, by name.
+        """Run the model and keep what its parts give on the way, by name.
 
         Shapes: "patches" (B, N, D), "embedded" (B, T, D), "block_1" to
             "block_L" (B, T, D), "features" (B, T, D), "pooled" (B, D), "logits" (B, K).
         """
-        out = {"patches": self.patch_embed(images)}
-        out["embedded"] = x = self.drop(self.positions(self.pool.prepend(out["patches"])))
-        for number, block in enumerate(self.blocks, start=1):
-            out[f"block_{number}"] = x = block(x)
-        out["features"] = self.norm(x)
-        out["pooled"] = self.pool(out["features"])
-        out["logits"] = self.head(out["pooled"])
+        out: dict[str, Tensor] = {}
+        number = itertools.count(1)  # of the block that runs: one block may stand in several places
+        parts = {"patches": self.patch_embed, "embedded": self.drop}
+        parts |= {"features": self.norm, "pooled": self.pool, "logits": self.head}
+        with ExitStack() as hooks:  # not a second forward: it sees what a subclass, or a hook before, has changed
+            for name, part in parts.items():
+                hook = part.register_forward_hook(lambda _part, _given, x, name=name: out.update({name: x}))
+                hooks.enter_context(hook)
+            for block in set(self.blocks):
+                hook = block.register_forward_hook(lambda _block, _given, x: out.update({f"block_{next(number)}": x}))
+                hooks.enter_context(hook)
+            self(images)
         return out
 
     def no_weight_decay(self) -> set[str]:
