@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments.common import DEVICE, clothes, train
 from vitnb import ViT, ViTConfig, record_attention
 from vitnb.data import Dataset
-from vitnb.training import Recipe, budget
+from vitnb.recipe import Recipe, budget
 from vitnb.vit import count_parameters
 
 MODEL = ViTConfig(

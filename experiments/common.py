@@ -18,7 +18,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from experiments import ROOT
 from vitnb import ViT, ViTConfig
 from vitnb.data import Dataset, load
-from vitnb.training import History, ProgressBar, Recipe, evaluate, fit
+from vitnb.evaluation import History, evaluate
+from vitnb.progress import ProgressBar
+from vitnb.recipe import Recipe
+from vitnb.training import fit
 from vitnb.vit import count_parameters
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import torch
 
 from experiments.common import SMALL, clothes, whole_run, whole_runs
-from vitnb.training import Recipe
+from vitnb.recipe import Recipe
 
 RECIPE = Recipe(epochs=18)
 THREADS = 2

@@ -12,7 +12,7 @@ import torch
 from experiments.common import BEST, FIVE_MINUTES, clothes, plain_products, train
 from vitnb import ViT
 from vitnb.data import Dataset
-from vitnb.training import History
+from vitnb.evaluation import History
 
 EPOCHS, THREADS = [1, 2, 3], 2
 SEEDS = [0, 1, 2]

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 import torch
 
 from experiments.common import BEST, clothes, whole_run, whole_runs
-from vitnb.training import Recipe
+from vitnb.recipe import Recipe
 
 RECIPE = Recipe(epochs=60)
 SEEDS = [0, 1, 2]

@@ -29,7 +29,9 @@ from vitnb.inspection import (
     share_inside,
     token_removal,
 )
-from vitnb.training import ProgressBar, Recipe, fit
+from vitnb.progress import ProgressBar
+from vitnb.recipe import Recipe
+from vitnb.training import fit
 
 RECIPE = Recipe(epochs=4)
 THREADS = 1

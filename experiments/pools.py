@@ -17,7 +17,7 @@ from experiments.common import accuracy, clothes, tested_on, train
 from vitnb import ClsToken, ViT, ViTConfig
 from vitnb.clinic import pool as wrong
 from vitnb.data import Dataset
-from vitnb.training import Recipe
+from vitnb.recipe import Recipe
 
 MODEL = ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0)
 RECIPE = Recipe(epochs=3, batch_size=50)

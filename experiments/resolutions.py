@@ -10,7 +10,7 @@ from dataclasses import asdict
 import torch
 
 from experiments.common import SMALL, clothes, trials
-from vitnb.training import Recipe
+from vitnb.recipe import Recipe
 
 RECIPE = Recipe(epochs=1, batch_size=64, shift=0)
 ARMS = {  # (img_size, patch_size): pictures shown

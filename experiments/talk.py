@@ -16,7 +16,9 @@ from experiments.common import clothes
 from vitnb import MultiHeadAttention, ViT, ViTConfig
 from vitnb.clinic import attend
 from vitnb.data import Dataset
-from vitnb.training import ProgressBar, Recipe, fit
+from vitnb.progress import ProgressBar
+from vitnb.recipe import Recipe
+from vitnb.training import fit
 
 SINGLE = ViTConfig(patch_size=7, embed_dim=48, depth=2, num_heads=4, global_pool="mean", pos_std=0.5)
 PAIRS = replace(SINGLE, img_size=(14, 28), num_classes=2)

@@ -11,7 +11,8 @@ import torch
 from experiments import RESULTS
 from experiments.common import SMALL, clothes, plain_products, train
 from vitnb import ViT
-from vitnb.training import Recipe, evaluate
+from vitnb.evaluation import evaluate
+from vitnb.recipe import Recipe
 from vitnb.vit import count_parameters
 from vitnb.weights import save
 
