@@ -1,5 +1,7 @@
 """The checks of chapter 2: answers that are accepted, answers that are named, predictions that are measured."""
 
+import math
+
 import torch
 from answers import right, verdict, wrong
 from torch import nn
@@ -64,6 +66,11 @@ def by_matrix(layer, T, D):
     x, P = torch.randn(3, T, D), torch.eye(T)[[*range(1, T), 0]]
     P = P[torch.randperm(T)]
     return bool((layer(P @ x) - P @ layer(x)).abs().max() < 1e-4)
+
+
+@right("2.2")
+def of_another_length(layer, T, D):
+    return several_orders(layer, T + 1, D)
 
 
 def with_order(order, same=torch.allclose):
@@ -288,3 +295,11 @@ def test_layers_are_what_their_names_say():
     torch.manual_seed(0)
     assert all(several_orders(kind(7, 12), 7, 12) for kind in EQUIVARIANT.values())
     assert not any(several_orders(kind(7, 12), 7, 12) for kind in clinic.of(NoPositions).values())
+
+
+def test_one_random_order_sees_through_a_reversal():
+    lengths = []
+    verdict("2.2", lambda layer, T, D: bool(lengths.append(T)) or several_orders(layer, T, D))
+    T = lengths[0]
+    alike = 2 ** (T // 2) * math.factorial(T // 2)  # the orders that a reversal before or after leaves the same
+    assert alike / math.factorial(T) < 1e-3

@@ -64,7 +64,7 @@ def _head(answer: Callable) -> str:
         N, apart = rows * cols, _apart(rows, cols)
         distance = share * apart.mean().item()
         A = call(answer, rows, cols, distance)
-        A = tensor_like(A.float() if isinstance(A, Tensor) else A, torch.zeros(N, N), whose="")  # double is as good
+        A = tensor_like(A.float() if isinstance(A, Tensor) else A, torch.zeros(N, N))  # double is as good
         case = f"On a grid of {rows} x {cols} and for a distance of {distance:.2f},"
         if A.min() < -1e-6:
             raise Wrong(f"{case} you have a weight of {A.min():.2g}: a softmax gives none below 0.")

@@ -1,5 +1,8 @@
 """Wrong positions: modules that add them to tokens (B, T, D), stretched tables, and layers that feel a place."""
 
+from collections.abc import Callable
+from functools import wraps
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -68,10 +71,13 @@ class TwoPlacesAlike(LearnedPositions):
 
 
 @fault("normalises over tokens and features, with a gain for each place", NoPositions, None)
-class GainForEachPlace(nn.LayerNorm):
+class GainForEachPlace(_Layer):
     def __init__(self, num_tokens: int, embed_dim: int):
-        super().__init__([num_tokens, embed_dim])
-        nn.init.normal_(self.weight)
+        super().__init__(num_tokens, embed_dim)
+        self.gain = nn.Parameter(torch.randn(num_tokens, embed_dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[1:]) * self.gain
 
 
 @fault("adds up the tokens before each one", NoPositions, None)
@@ -104,79 +110,78 @@ class ReversedTokens(_Layer):
         return x.flip(1)
 
 
-# Stretched tables: the arguments of resize_positions, then those of F.interpolate.
+# Stretched tables. `way` goes to F.interpolate: bicubic on the grid and linear in a line, where it does not say.
 
 Grid = tuple[int, int]
 
 
-def _places(table: Tensor, grid: Grid, num_prefix_tokens: int) -> Tensor:
-    return table[:, num_prefix_tokens:].reshape(1, *grid, -1).permute(0, 3, 1, 2)  # (1, D, rows, cols)
+def _keeping_the_prefix(stretch: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Make a function of the places alone, (1, N, D) -> (1, N', D), one with the arguments of resize_positions."""
+
+    @wraps(stretch)
+    def resize(table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, **way: str | bool) -> Tensor:
+        places = stretch(table[:, num_prefix_tokens:], old_grid, new_grid, **way)
+        return torch.cat([table[:, :num_prefix_tokens], places], dim=1)  # (1, T', D)
+
+    return resize
 
 
-def _behind(table: Tensor, num_prefix_tokens: int, places: Tensor) -> Tensor:
-    """The places, (1, N', D), behind the prefix tokens of the old table."""
-    return torch.cat([table[:, :num_prefix_tokens], places], dim=1)  # (1, T', D)
+def _on_grid(places: Tensor, grid: Grid) -> Tensor:
+    return places.reshape(1, *grid, -1).permute(0, 3, 1, 2)  # (1, D, rows, cols)
+
+
+def _stretched(places: Tensor, new: Grid, mode: str = "bicubic", **way: bool) -> Tensor:
+    return F.interpolate(places, size=new, mode=mode, **way)  # (1, D, rows', cols')
+
+
+def _line(places: Tensor, length: int, mode: str = "linear", **way: bool) -> Tensor:
+    return F.interpolate(places.mT, size=length, mode=mode, **way).mT  # (1, length, D)
 
 
 @fault("stretches the places as if they stood in one line", resize_positions, None)
-def as_one_line(
-    table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, mode: str = "linear", **way: bool
-) -> Tensor:
-    line = F.interpolate(table[:, num_prefix_tokens:].mT, size=new_grid[0] * new_grid[1], mode=mode, **way)
-    return _behind(table, num_prefix_tokens, line.mT)
+@_keeping_the_prefix
+def as_one_line(places: Tensor, old: Grid, new: Grid, **way: str | bool) -> Tensor:
+    return _line(places, new[0] * new[1], **way)
+
+
+@fault("takes the rows of the old grid for its columns", resize_positions, None)
+@_keeping_the_prefix
+def rows_as_columns(places: Tensor, old: Grid, new: Grid, **way: str | bool) -> Tensor:
+    return _stretched(_on_grid(places, old[::-1]), new, **way).flatten(2).mT
+
+
+@fault("mirrors the old grid at its diagonal", resize_positions, None)
+@_keeping_the_prefix
+def grid_transposed(places: Tensor, old: Grid, new: Grid, **way: str | bool) -> Tensor:
+    return _stretched(_on_grid(places, old).mT, new, **way).flatten(2).mT
+
+
+@fault("tears the vectors: a reshape puts the features first, and nothing moves them", resize_positions, None)
+@_keeping_the_prefix
+def torn(places: Tensor, old: Grid, new: Grid, **way: str | bool) -> Tensor:
+    return _stretched(places.reshape(1, -1, *old), new, **way).flatten(2).mT
+
+
+@fault("tears the vectors on the way back too", resize_positions, None)
+@_keeping_the_prefix
+def torn_twice(places: Tensor, old: Grid, new: Grid, **way: str | bool) -> Tensor:
+    return _stretched(places.reshape(1, -1, *old), new, **way).reshape(1, -1, places.shape[2])
+
+
+@fault("stretches the grid and then reads features for places", resize_positions, None)
+@_keeping_the_prefix
+def torn_on_the_way_back(places: Tensor, old: Grid, new: Grid, **way: str | bool) -> Tensor:
+    return _stretched(_on_grid(places, old), new, **way).reshape(1, -1, places.shape[2])
 
 
 @fault("stretches the whole table as one line, the prefix tokens too", resize_positions, None)
 def prefix_in_the_line(
-    table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, mode: str = "linear", **way: bool
+    table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, **way: str | bool
 ) -> Tensor:
-    return F.interpolate(table.mT, size=num_prefix_tokens + new_grid[0] * new_grid[1], mode=mode, **way).mT
+    return _line(table, num_prefix_tokens + new_grid[0] * new_grid[1], **way)
 
 
 @fault("puts the prefix tokens behind the places", resize_positions, None)
-def prefix_last(
-    table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, mode: str = "bicubic", **way: bool
-) -> Tensor:
-    places = F.interpolate(_places(table, old_grid, num_prefix_tokens), size=new_grid, mode=mode, **way)
+def prefix_last(table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, **way: str | bool) -> Tensor:
+    places = _stretched(_on_grid(table[:, num_prefix_tokens:], old_grid), new_grid, **way)
     return torch.cat([places.flatten(2).mT, table[:, :num_prefix_tokens]], dim=1)
-
-
-@fault("takes the rows of the old grid for its columns", resize_positions, None)
-def rows_as_columns(
-    table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, mode: str = "bicubic", **way: bool
-) -> Tensor:
-    places = F.interpolate(_places(table, old_grid[::-1], num_prefix_tokens), size=new_grid, mode=mode, **way)
-    return _behind(table, num_prefix_tokens, places.flatten(2).mT)
-
-
-@fault("mirrors the old grid at its diagonal", resize_positions, None)
-def grid_transposed(
-    table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, mode: str = "bicubic", **way: bool
-) -> Tensor:
-    places = F.interpolate(_places(table, old_grid, num_prefix_tokens).mT, size=new_grid, mode=mode, **way)
-    return _behind(table, num_prefix_tokens, places.flatten(2).mT)
-
-
-@fault("tears the vectors: a reshape puts the features first, and nothing moves them", resize_positions, None)
-def torn(
-    table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, mode: str = "bicubic", **way: bool
-) -> Tensor:
-    places = table[:, num_prefix_tokens:].reshape(1, -1, *old_grid)
-    return _behind(table, num_prefix_tokens, F.interpolate(places, size=new_grid, mode=mode, **way).flatten(2).mT)
-
-
-@fault("tears the vectors on the way back too", resize_positions, None)
-def torn_twice(
-    table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, mode: str = "bicubic", **way: bool
-) -> Tensor:
-    places = table[:, num_prefix_tokens:].reshape(1, -1, *old_grid)
-    places = F.interpolate(places, size=new_grid, mode=mode, **way)
-    return _behind(table, num_prefix_tokens, places.reshape(1, -1, table.shape[2]))
-
-
-@fault("stretches the grid and then reads features for places", resize_positions, None)
-def torn_on_the_way_back(
-    table: Tensor, old_grid: Grid, new_grid: Grid, num_prefix_tokens: int = 1, mode: str = "bicubic", **way: bool
-) -> Tensor:
-    places = F.interpolate(_places(table, old_grid, num_prefix_tokens), size=new_grid, mode=mode, **way)
-    return _behind(table, num_prefix_tokens, places.reshape(1, -1, table.shape[2]))
