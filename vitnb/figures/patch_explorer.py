@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vitnb import data, plots
 from vitnb._validate import positive_int
+from vitnb.clinic.cut import reshape_alone
 from vitnb.figures._base import Figure, image_bytes, module, style
 from vitnb.patches import unpatchify
 
@@ -66,7 +67,7 @@ class PatchExplorer(Figure):
         flat = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8)
         images = flat[start : start + math.prod(shape)].reshape(1, *shape)  # (1, C, H, W)
         C, H, W = shape
-        torn = images.reshape(1, H * W // p**2, C * p**2)  # (1, N, C*p*p), no permute
+        torn = reshape_alone(images, p)  # (1, N, C*p*p)
         figure, axes = plt.subplots(1, 2, figsize=(8, 4.2 * H / W))
         titles = ("cut right", "cut by reshape alone")
         for axis, image, title in zip(axes, (images, unpatchify(torn, p, (H, W), C)), titles, strict=True):
