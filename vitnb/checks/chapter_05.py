@@ -258,7 +258,7 @@ def _started(kind: type[ClsToken]) -> type[ClsToken]:
 
 
 def _too_strict(rejected: list[str], missed: list[str]) -> str:
-    if rejected == ["last"]:
+    if "last" in rejected and "repeated" not in rejected:
         return "A token may stand first or last, if that is where it is read."
     if rejected == ["repeated", "last"]:
         return "A token may start from any numbers, zeros or not, and its parameter may have any name."
