@@ -174,6 +174,9 @@ def conv_with_another_forward(linear, p, C):
 
 wrong("1.3", "the bias is forgotten: it is not that of linear")(cut.bias_forgotten)
 wrong("1.3", "in the wrong order")(cut.filters_in_disorder)
+wrong("1.3", "Your weight has type torch.float64: torch.float32 is wanted")(
+    lambda linear, p, C: cut.linear_to_conv(linear, p, C).double()
+)
 wrong("1.3", "holds NaN in")(conv_with(lambda w, p, C: w.reshape(-1, C, p, p) * math.nan))
 
 

@@ -213,10 +213,13 @@ def loaded(fresh_module: nn.Module, module: nn.Module) -> nn.Module:
     Raises: Wrong if the state does not fit.
     """
     try:
-        fresh_module.load_state_dict(module.state_dict())
+        fresh_module.load_state_dict(state := module.state_dict())
     except RuntimeError as error:
         reason = " ".join(str(error).split("\n", 1)[-1].split())
         raise Wrong(f"The weights of your {type(module).__name__} do not fit into a new one: {reason}") from None
+    for name, wanted in fresh_module.state_dict().items():  # loading turns float64 into float32
+        if state[name].dtype != wanted.dtype:
+            raise Wrong(f"Your {name} has type {state[name].dtype}: {wanted.dtype} is wanted.")
     return fresh_module.eval()
 
 
