@@ -20,7 +20,7 @@ from answers import RIGHT, WRONG, right, verdict, wrong
 from torch import nn
 
 from vitnb import ViT, ViTConfig, clinic, patchify, unpatchify
-from vitnb.checks import check, engine, kinds
+from vitnb.checks import chapter_jax, check, engine, kinds
 from vitnb.clinic import cut
 from vitnb.training import Recipe, decay_groups
 
@@ -491,12 +491,15 @@ def test_every_mistake_gets_its_own_message(number, message):
 def test_no_answer_breaks_a_check(number, name):
     result, text = verdict(number, HOSTILE[name])
     assert result is False
-    assert text and "Traceback" not in text
+    assert text and "Traceback" not in text and "cannot be checked" not in text
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("answer", DOES_NOT_END)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its end may come in a destructor
 def test_an_answer_that_never_returns_is_stopped(number, answer, monkeypatch):
+    if number in ("jax.2", "jax.3"):
+        chapter_jax._jax()  # half an import could not be done again
     monkeypatch.setattr(engine, "TIME_LIMIT", 0.1)
     before = signal.getsignal(signal.SIGALRM)
     result, text = verdict(number, answer)

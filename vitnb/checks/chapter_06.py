@@ -19,49 +19,37 @@ from vitnb.vit import ViT, ViTConfig, count_parameters
 from vitnb.weights import from_torchvision
 
 
-def _off(by: Callable[[int, int, int, ViTConfig], float]) -> Callable[[ViTConfig], float]:
-    """A count that is off by what a width D, an MLP of width M, a depth L and the config say."""
-    return lambda c: _counted(c) + by(c.embed_dim, round(c.mlp_ratio * c.embed_dim), c.depth, c)
-
-
-def _places(c: ViTConfig) -> int:
-    return c.num_patches + (c.global_pool == "cls")
+def _offs(c: ViTConfig) -> dict[str, float]:
+    """By how many numbers a count is off, for each thing that is forgotten or too much."""
+    D, L, K, M = c.embed_dim, c.depth, c.num_classes, round(c.mlp_ratio * c.embed_dim)
+    places = c.num_patches + (c.global_pool == "cls")
+    return {
+        "One vector of width D is missing: is the cls token there, its row in the position table, each bias?": -D,
+        "Two vectors are missing, a gain and a bias: the last norm?": -2 * D,
+        "The head has a bias, too.": -K,
+        "The head is missing.": -(D * K + K),
+        "The position table is missing.": -places * D,
+        "Each block misses one vector of width D: a bias?": -L * D,
+        "Each block misses two vectors: it has two norms, each with a gain and a bias.": -2 * L * D,
+        "The norms of the blocks are missing.": -4 * L * D,
+        "All norms are missing.": -4 * L * D - 2 * D,
+        "The biases of queries, keys and values are missing.": -3 * L * D,
+        "In each block the first layer of the MLP lacks its bias.": -L * M,
+        "The biases of the MLP are missing.": -L * (M + D),
+        "Attention has four layers of D x D: the one that mixes the heads is missing.": -L * (D * D + D),
+        "Attention has four layers of D x D: of the one that mixes the heads, only the bias is there.": -L * D * D,
+        "Your MLP is 4 times as wide as a token: this config says otherwise.": L * (4 * D - M) * (2 * D + 1),
+        "Your MLP has one unit less in each block: round() its size, do not cut it.": -L * (2 * D + 1),
+        "Your MLP has one unit more in each block: round() its size, not always up.": L * (2 * D + 1),
+        "One vector of width D too many: does this model have a cls token, and a row for it?": D,
+        "Two vectors too many: does this model have a cls token, and a row for it?": 2 * D,
+        "This model has no table of positions to learn.": places * D,
+        "This model has no bias for queries, keys and values.": 3 * L * D,
+    }
 
 
 MISCOUNTS: dict[str, Callable[[ViTConfig], float]] = {
-    "One vector of width D is missing: is the cls token there, its row in the position table, each bias?": (
-        _off(lambda D, M, L, c: -D)
-    ),
-    "Two vectors are missing, a gain and a bias: the last norm?": _off(lambda D, M, L, c: -2 * D),
-    "The head has a bias, too.": _off(lambda D, M, L, c: -c.num_classes),
-    "The head is missing.": _off(lambda D, M, L, c: -(D + 1) * c.num_classes),
-    "The position table is missing.": _off(lambda D, M, L, c: -_places(c) * D),
-    "Each block misses one vector of width D: a bias?": _off(lambda D, M, L, c: -L * D),
-    "Each block misses two vectors: it has two norms, each with a gain and a bias.": _off(
-        lambda D, M, L, c: -2 * L * D
-    ),
-    "The norms of the blocks are missing.": _off(lambda D, M, L, c: -4 * L * D),
-    "All norms are missing.": _off(lambda D, M, L, c: -4 * L * D - 2 * D),
-    "The biases of queries, keys and values are missing.": _off(lambda D, M, L, c: -3 * L * D),
-    "In each block the first layer of the MLP lacks its bias.": _off(lambda D, M, L, c: -L * M),
-    "The biases of the MLP are missing.": _off(lambda D, M, L, c: -L * (M + D)),
-    "Attention has four layers of D x D: the one that mixes the heads is missing.": (
-        _off(lambda D, M, L, c: -L * (D * D + D))
-    ),
-    "Attention has four layers of D x D: of the one that mixes the heads, only the bias is there.": _off(
-        lambda D, M, L, c: -L * D * D
-    ),
-    "Your MLP is 4 times as wide as a token: this config says otherwise.": lambda c: _counted(replace(c, mlp_ratio=4)),
-    "Your MLP has one unit less in each block: round() its size, do not cut it.": _off(
-        lambda D, M, L, c: -L * (2 * D + 1)
-    ),
-    "Your MLP has one unit more in each block: round() its size, not always up.": _off(
-        lambda D, M, L, c: L * (2 * D + 1)
-    ),
-    "One vector of width D too many: does this model have a cls token, and a row for it?": _off(lambda D, M, L, c: D),
-    "Two vectors too many: does this model have a cls token, and a row for it?": _off(lambda D, M, L, c: 2 * D),
-    "This model has no table of positions to learn.": _off(lambda D, M, L, c: _places(c) * D),
-    "This model has no bias for queries, keys and values.": _off(lambda D, M, L, c: 3 * L * D),
+    message: lambda c, message=message: _counted(c) + _offs(c)[message] for message in _offs(ViTConfig())
 }
 
 
@@ -82,7 +70,7 @@ def _count(answer: Callable) -> str:
             raise Wrong(f"You return {described(result)}: a count is a whole number. round() the size of the MLP.")
         if counted != right:
             off = counted - right
-            known = (message for message, count in MISCOUNTS.items() if count(config) == counted)
+            known = (message for message, other in _offs(config).items() if other == off)
             raise Wrong(
                 f"With {case} (D = {config.embed_dim}, depth {config.depth}) you count {counted:,.10g}, that is "
                 f"{abs(off):,.10g} too {'many' if off > 0 else 'few'}. {next(known, '')}".strip()

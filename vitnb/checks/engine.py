@@ -29,7 +29,6 @@ from vitnb._validate import choice
 
 TIME_LIMIT = 10.0  # seconds of work for all calls of one check together
 PATIENCE = 6  # times as long by the clock: on a busy machine a right answer may wait, and a sleeping one ends too
-AGAIN = 0.001  # seconds until an answer that caught its end is stopped again
 
 
 class Wrong(Exception):
@@ -239,12 +238,14 @@ def _stopwatch() -> Callable[[], str]:
 
 
 def _limited_by_signal(function: Callable[[], str]) -> str:
-    met, running = _stopwatch(), True
+    met, running, pause = _stopwatch(), True, 0.1
 
     def look(*_: Any) -> None:
+        nonlocal pause
         if running and (limit := met()):
-            # Again and again, until it gets through: an answer may catch BaseException in a loop.
-            signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
+            # Again and again, ever faster, until it gets through: an answer may catch BaseException in a loop.
+            pause = max(pause / 2, 0.001)
+            signal.setitimer(signal.ITIMER_REAL, pause, pause)
             raise TimeUp(limit)
 
     handler = signal.signal(signal.SIGALRM, look)
