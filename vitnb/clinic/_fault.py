@@ -39,7 +39,7 @@ def fault(symptom: str, replaces: Any, seen_by: Iterable[str] | None = ()) -> Ca
     """
 
     def register(wrong: Version) -> Version:
-        name = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])|_", " ", wrong.__name__).lower()
+        name = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]|[A-Z]{3})|(?<=[A-Z])(?=[A-Z][a-z])|_", " ", wrong.__name__).lower()
         family = choice("family", wrong.__module__.rpartition(".")[2], FAMILIES)
         if name in FAULTS:
             raise ValueError(f"fault {name!r} is there twice: use another name in {wrong.__module__}")

@@ -1,4 +1,4 @@
-"""Wrong training: learning rates by step, who decays, a batch in parts. Losses fall with all of them."""
+"""Wrong training: learning rates by step, who decays, a batch in parts, the order of images. Losses mostly fall."""
 
 import math
 from collections.abc import Callable
@@ -177,3 +177,16 @@ def first_part(model: nn.Module, images: Tensor, labels: Tensor, most: int) -> T
 def last_part_left_out(model: nn.Module, images: Tensor, labels: Tensor, most: int) -> Tensor:
     whole = _parts(images, labels, most)[:-1] or _parts(images, labels, most)
     return sum(_slope(model, x, y) for x, y in whole) / len(whole)
+
+
+# The order of an epoch: (labels, generator) -> the numbers of its images.
+
+
+def order(labels: Tensor, generator: torch.Generator) -> Tensor:
+    """The right one: all images once, mixed."""
+    return torch.randperm(len(labels), generator=generator)
+
+
+@fault("does not shuffle, so that the classes come one after the other", order, None)
+def not_shuffled(labels: Tensor, generator: torch.Generator) -> Tensor:
+    return labels.argsort(stable=True)
