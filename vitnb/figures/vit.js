@@ -22,14 +22,17 @@ const pair = (size) => (Array.isArray(size) ? size : [size, size]);
 
 /**
  * Make a network of a ViTConfig (as vitnb's to_dict writes it) and its weights.
- * layout lists [name, shape] in the order in which the float16 numbers lie in bytes.
+ * layout lists [name, shape] in the order in which the numbers lie in bytes: float16, or a Float32Array as it is.
  */
 export function network(config, layout, bytes) {
   const total = layout.reduce((sum, [, shape]) => sum + size(shape), 0);
-  if (bytes.length !== 2 * total) {
-    throw new Error(`The weights are ${bytes.length} bytes long; this network needs ${2 * total}.`);
+  const whole = bytes instanceof Float32Array;
+  const wanted = whole ? total : 2 * total;
+  if (bytes.length !== wanted) {
+    const unit = whole ? "numbers" : "bytes";
+    throw new Error(`The weights are ${bytes.length} ${unit} long; this network needs ${wanted}.`);
   }
-  const numbers = decodeHalf(bytes);
+  const numbers = whole ? bytes : decodeHalf(bytes);
   const weights = {};
   let at = 0;
   for (const [name, shape] of layout) {
@@ -267,6 +270,38 @@ function add(x, y) {
   return x;
 }
 
+/** Run block number `block` on n tokens x (n, D): {y: tokens, map: (h, n, n)}; heads in `silent` give nothing. */
+export function throughBlock(net, block, x, n, silent = null) {
+  const { D, h, weights: w } = net;
+  const part = (name) => w[`blocks.${block}.${name}`];
+  const norm = (y, name) =>
+    layerNorm(y, n, D, part(`${name}.weight`), part(`${name}.bias`), net.eps);
+  const apply = (y, name, inner, outer) =>
+    net.linear(y, n, part(`${name}.weight`), part(`${name}.bias`), inner, outer);
+  let map;
+  const attention = (y) => {
+    const data = apply(y, "attention.qkv", D, 3 * D);
+    const [q, k, v] = [0, D, 2 * D].map((offset) => ({ data, stride: 3 * D, offset }));
+    const found = attend(q, k, v, n, n, D, h, silent);
+    map = found.map;
+    return apply(found.mixed, "attention.proj", D, D);
+  };
+  const mlp = (y) => {
+    const wide = apply(y, "mlp.fc1", D, net.inner);
+    for (let i = 0; i < wide.length; i++) wide[i] *= 0.5 * (1 + erf(wide[i] * Math.SQRT1_2)); // GELU
+    return apply(wide, "mlp.fc2", net.inner, D);
+  };
+  let y = x.slice();
+  if (net.postNorm) {
+    y = norm(add(y, attention(y)), "norm1");
+    y = norm(add(y, mlp(y)), "norm2");
+  } else {
+    y = add(y, attention(norm(y, "norm1")));
+    y = add(y, mlp(norm(y, "norm2")));
+  }
+  return { y, map };
+}
+
 /**
  * Run the network on pixels (C, H, W), normalised as in training.
  *
@@ -326,36 +361,10 @@ export function forward(net, pixels, switches = {}) {
 
   // Equations 2 and 3: L blocks.
   for (let block = 0; block < net.L; block++) {
-    const part = (name) => w[`blocks.${block}.${name}`];
-    const norm = (y, name) =>
-      layerNorm(y, n, D, part(`${name}.weight`), part(`${name}.bias`), net.eps);
     const silent = new Set(cut.filter(([layer]) => layer === block).map(([, head]) => head));
-    const attention = (y) => {
-      const data = net.linear(
-        y,
-        n,
-        part("attention.qkv.weight"),
-        part("attention.qkv.bias"),
-        D,
-        3 * D,
-      );
-      const [q, k, v] = [0, D, 2 * D].map((offset) => ({ data, stride: 3 * D, offset }));
-      const { map, mixed } = attend(q, k, v, n, n, D, h, silent);
-      out.maps.push(scatterMap(map, h, seat, T));
-      return net.linear(mixed, n, part("attention.proj.weight"), part("attention.proj.bias"), D, D);
-    };
-    const mlp = (y) => {
-      const wide = net.linear(y, n, part("mlp.fc1.weight"), part("mlp.fc1.bias"), D, net.inner);
-      for (let i = 0; i < wide.length; i++) wide[i] *= 0.5 * (1 + erf(wide[i] * Math.SQRT1_2)); // GELU
-      return net.linear(wide, n, part("mlp.fc2.weight"), part("mlp.fc2.bias"), net.inner, D);
-    };
-    if (net.postNorm) {
-      x = norm(add(x, attention(x)), "norm1");
-      x = norm(add(x, mlp(x)), "norm2");
-    } else {
-      x = add(x, attention(norm(x, "norm1")));
-      x = add(x, mlp(norm(x, "norm2")));
-    }
+    const { y, map } = throughBlock(net, block, x, n, silent);
+    out.maps.push(scatterMap(map, h, seat, T));
+    x = y;
     out.tokens.push(scatter(x, D, seat, T));
   }
 
