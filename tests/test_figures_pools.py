@@ -9,7 +9,7 @@ import nbformat
 import notebooks
 import pytest
 import torch
-from driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, assert_survives, ink, touch
+from driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, assert_survives, touch
 from playwright.sync_api import expect
 
 from vitnb import ViT, ViTConfig, record_attention
@@ -139,19 +139,48 @@ def per_cent(weight):
     return f"{math.floor(100 * float(weight) * 10**digits + 0.5) / 10**digits:.{digits}f}\u00a0%"
 
 
+# How wide each cell is, in parts of its place, and what stands on it; where a tile has ink on the canvas below.
+TILES = """svg => {
+  const cells = [...svg.querySelectorAll("[data-cell]")], side = Math.sqrt(cells.length);
+  const canvas = svg.previousElementSibling, pen = canvas.getContext("2d");
+  const inked = (_, n) => {
+    const place = canvas.width / side, [x, y] = [(n % side) * place, (Math.floor(n / side) + 0.5) * place];
+    return pen.getImageData(x, y, place, 1).data.filter((_, i) => i % 4 === 3 && _ > 127).length / place;
+  };
+  return {
+    sides: cells.map(cell => parseFloat(cell.getAttribute("width")) * side / 100),
+    inked: cells.map(inked),
+    words: [...svg.querySelectorAll("text")].map(text => text.textContent),
+  };
+}"""
+GRAY = "canvas => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0)"
+
+
+def assert_tiles(figure, stored, picture, pool, patch):
+    """The picture is the stored one, both grids mark the patch, the area of each tile is its share of the largest."""
+    _, state, shares = stored
+    pads = figure.locator(".vf-pad")
+    assert bytes(figure.locator("canvas").first.evaluate(GRAY)) == state["pixels"][784 * picture : 784 * (picture + 1)]
+    for pad in pads.all():
+        expect(pad.locator("[data-chosen]").last).to_have_attribute("data-chosen", str(patch))
+    row, found = shares[pool, picture, 1:], pads.nth(1).evaluate(TILES)
+    sides = (row / shares[:, picture, 1:].max()).sqrt()
+    assert found["sides"] == pytest.approx(sides.tolist(), abs=1e-4)
+    assert found["inked"] == pytest.approx(sides.tolist(), abs=0.02)
+    assert found["words"] == [str(math.floor(100 * weight + 0.5)) for weight in row.tolist()]
+
+
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
 def test_pool_explorer_by_mouse_and_key(live, stored, from_file):
     number, state, shares = stored
     figure, page, watch = live(PAGE, number, from_file=from_file)
-    says, canvas, facts = figure.get_by_role("status"), figure.locator("canvas").first, figure.locator("dd")
-    before = ink(figure)
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
+    says, pads, facts = figure.get_by_role("status"), figure.locator(".vf-pad"), figure.locator("dd")
+    assert_tiles(figure, stored, state["picture"], state["pool"], state["patch"])
+    pads.first.scroll_into_view_if_needed()
+    box = pads.first.bounding_box()
     page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 0.3 * box["height"])
     expect(says).to_contain_text("the patch in row 1, column 3 counts")
-    assert all(now != then for now, then in zip(ink(figure), before, strict=True))
     for number, (pool, kind) in enumerate(zip(state["pools"], state["kinds"], strict=True)):
-        before = ink(figure)
         figure.get_by_label(pool, exact=True).focus()
         page.keyboard.press("Space")
         expect(says).to_contain_text(f"read by {pool}: the network answers {state['answers'][number][3]}")
@@ -162,39 +191,40 @@ def test_pool_explorer_by_mouse_and_key(live, stored, from_file):
         else:
             best = row.argmax().item()
             assert f"row {best // 4}, column {best % 4}, {per_cent(row[best])}" in says.inner_text()
-        assert (ink(figure) == before) == (number == 0)  # the first was chosen already
+        assert_tiles(figure, stored, 3, number, 7)
         about = "approximation" if kind == "cls" else "Exact"
         assert about in figure.inner_text()
         words = [
             ("about " if k == "cls" else "") + per_cent(w) for k, w in zip(state["kinds"], shares[:, 3, 8], strict=True)
         ]
         assert facts.all_inner_texts() == words
-    figure.locator("canvas").nth(1).focus()
+    pads.nth(1).focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowLeft")
     expect(says).to_contain_text("the patch in row 2, column 2 counts")
     figure.get_by_label(state["names"][0], exact=True).check()
     expect(says).to_contain_text(f"{state['names'][0]}, read by")
     assert per_cent(shares[-1, 0, 11]) in says.inner_text()
+    assert_tiles(figure, stored, 0, len(state["pools"]) - 1, 10)
     watch.assert_clean()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_pool_explorer_by_touch_on_a_phone(live, stored, dark):
     figure, page, watch = live(PAGE, stored[0], width=390, touch=True, dark=dark)
-    says, before = figure.get_by_role("status"), ink(figure)
-    touch(figure.locator("canvas").nth(1), 0.1, 0.9)
+    says = figure.get_by_role("status")
+    touch(figure.locator(".vf-pad").nth(1), 0.1, 0.9)
     expect(says).to_contain_text("the patch in row 3, column 0")
     figure.get_by_label("mean", exact=True).tap()
     expect(says).to_contain_text("All patches count alike")
-    assert all(now != then for now, then in zip(ink(figure), before, strict=True))
+    assert_tiles(figure, stored, 3, stored[1]["pools"].index("mean"), 12)
     assert_fits_a_phone(page, watch)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_pool_explorer_is_accessible_and_follows_the_theme(live, stored, dark):
     figure, page, watch = live(PAGE, stored[0], dark=dark)
-    figure.locator("canvas").first.focus()
+    figure.locator(".vf-pad").first.focus()
     page.keyboard.press("ArrowUp")
     watch.assert_clean()
     assert_sound(page)
@@ -202,7 +232,7 @@ def test_pool_explorer_is_accessible_and_follows_the_theme(live, stored, dark):
 
 
 GARBAGE = {
-    "its weights should be": (r'("grid": \[4, )4', r"\g<1>3"),
+    "its weights should take": (r'("grid": \[4, )4', r"\g<1>3"),
     "there is no picture 99; there are 6": (r'("picture": )\d+', r"\g<1>99"),
     "there is no patch null": (r'("patch": )\d+', r"\g<1>null"),
     "its pictures should take": (r'("shape": \[1, 28, )28', r"\g<1>29"),

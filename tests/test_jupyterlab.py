@@ -36,7 +36,7 @@ FIGURES = {
     "BlockDiagram": ("()", "input[type=range]", "ArrowRight", ("depth", 1), "depth = 3", "36 blocks"),
     "PoolExplorer": (
         "({'cls': model}, pictures, names)",
-        "canvas >> nth=1",
+        ".vf-pad >> nth=1",
         "ArrowRight",
         ("patch", 1),
         "patch = 7",

@@ -2,8 +2,9 @@
 import { pointable } from "./controls.js";
 import { h } from "./dom.js";
 
-/** Put bytes that are (C, H, W) flattened, C being 1 or 3, on a canvas of W × H pixels. */
-export function picture(pixels, [C, H, W], canvas = h("canvas", { width: W, height: H })) {
+/** Put bytes that are (C, H, W) flattened, C being 1 or 3, on a canvas, which becomes W × H pixels large. */
+export function picture(pixels, [C, H, W], canvas = h("canvas")) {
+  Object.assign(canvas, { width: W, height: H });
   const image = new ImageData(W, H);
   for (let i = 0; i < H * W; i++) {
     for (let c = 0; c < 3; c++) image.data[4 * i + c] = pixels[(C === 3 ? c : 0) * H * W + i];

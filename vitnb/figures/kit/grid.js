@@ -21,37 +21,50 @@ export function tokenAt(x, y, [rows, cols], prefix, strip) {
   return prefix + row * cols + Math.floor(x * cols);
 }
 
+const per = (share) => `${100 * share}%`;
+
+/** Attributes of a box in an SVG, its places being shares of the drawing. */
+export function boxOf(x, y, width, height) {
+  return { x: per(x), y: per(y), width: per(width), height: per(height) };
+}
+
+/** The mark around a box; over a picture it has a white edge. */
+export function ringOf(box, chosen) {
+  const ring = (name) => s("rect", { ...box, class: name, "data-chosen": chosen });
+  return ["vf-halo", "vf-ring"].map(ring);
+}
+
 /**
  * A grid of cells. Places are per cents of it, so words and lines keep their size on every screen.
  * Over a picture (a canvas) it has white lines; with onpick(cell, event) one chooses a cell, else it is an image.
- * node, and show({ cells, chosen, label }), a cell being { color, opacity, word } or null.
+ * node, and show({ cells, chosen, label }), a cell being { color, opacity, word, size } or null, size a share of its side.
  */
 export function patchGrid({ rows, cols, over, onpick }) {
   let now = 0;
   const svg = s("svg", { role: "img" });
   const shape = [rows, cols];
+  const pick = (cell, event) => onpick((now = cell), event); // two keys may come before the next drawing
   if (onpick)
     pointable(
       svg,
-      (x, y, event) => onpick(tokenAt(x, y, shape, 0, 0), event),
-      (dx, dy, event) => onpick(stepToken(now, dx, dy, shape, 0), event),
+      (x, y, event) => pick(tokenAt(x, y, shape, 0, 0), event),
+      (dx, dy, event) => pick(stepToken(now, dx, dy, shape, 0), event),
     );
-  const node = h(
-    "div",
-    { className: over ? "vf-grid vf-over" : "vf-grid" },
-    ...(over ? [over] : []),
-  );
-  node.append(svg);
+  const node = h("div", { className: over ? "vf-grid vf-over" : "vf-grid" }, over ?? "", svg);
   node.style.setProperty("--vf-cols", cols);
-  node.style.aspectRatio = over ? `${over.width} / ${over.height}` : `${cols} / ${rows}`;
+  if (!over) node.style.aspectRatio = `${cols} / ${rows}`;
 
-  const [wide, high] = [100 / cols, 100 / rows];
-  const box = (n, more) => {
-    const [x, y] = [`${(n % cols) * wide}%`, `${Math.floor(n / cols) * high}%`];
-    return s("rect", { x, y, width: `${wide}%`, height: `${high}%`, ...more });
+  const middle = (n) => [((n % cols) + 0.5) / cols, (Math.floor(n / cols) + 0.5) / rows];
+  const box = (n, size = 1) => {
+    const [[x, y], width, height] = [middle(n), size / cols, size / rows];
+    return boxOf(x - width / 2, y - height / 2, width, height);
+  };
+  const shade = (n, { color, opacity, size } = {}) => {
+    const fill = color ? `var(--vf-${color})` : "none";
+    return s("rect", { ...box(n, size), "data-cell": n, fill, "fill-opacity": opacity });
   };
   const word = (n, text) => {
-    const [x, y] = [`${((n % cols) + 0.5) * wide}%`, `${(Math.floor(n / cols) + 0.5) * high}%`];
+    const [x, y] = middle(n).map(per);
     return s("text", { x, y, "text-anchor": "middle", "dominant-baseline": "central" }, text);
   };
 
@@ -59,18 +72,9 @@ export function patchGrid({ rows, cols, over, onpick }) {
     now = chosen;
     svg.setAttribute("aria-label", label);
     const roomy = !(svg.clientWidth / cols < NARROWEST);
-    const shades = cells.map((cell, n) =>
-      box(n, {
-        "data-cell": n,
-        fill: cell?.color ? `var(--vf-${cell.color})` : "none",
-        "fill-opacity": cell?.opacity,
-      }),
-    );
+    const shades = cells.map((cell, n) => shade(n, cell ?? {}));
     const words = cells.map((cell, n) => (cell?.word && roomy ? word(n, cell.word) : ""));
-    const rings = ["vf-halo", "vf-ring"].map((name) =>
-      box(chosen, { class: name, "data-chosen": chosen }),
-    );
-    svg.replaceChildren(...shades, ...words, ...rings);
+    svg.replaceChildren(...shades, ...words, ...ringOf(box(chosen), chosen));
   }
   return { node, show };
 }

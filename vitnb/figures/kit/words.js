@@ -29,3 +29,8 @@ export function share(value) {
 export function list(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
+
+/** Where a patch lies: "row 1, column 3". */
+export function placeOf(patch, cols) {
+  return `row ${Math.floor(patch / cols)}, column ${patch % cols}`;
+}
