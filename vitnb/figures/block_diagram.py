@@ -184,5 +184,5 @@ def _within(name: str, value: int, count: int) -> int:
 
 
 def _floats(values: Tensor) -> bytes:
-    """The bytes of float32 numbers, four digits of each, as common.js reads them."""
+    """The bytes of float32 numbers, four digits of each, as kit/figure.js reads them."""
     return torch.tensor([float(f"{v:.4g}") for v in values.flatten().tolist()]).numpy().tobytes()
