@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { logTicks, ticksOf } from "../vitnb/figures/kit/axes.js";
+import { inOrder } from "../vitnb/figures/kit/canvas.js";
 import { stepToken, tokenAt } from "../vitnb/figures/kit/grid.js";
 import { hundredths, list, number, percent, share, whole } from "../vitnb/figures/kit/words.js";
 
@@ -27,6 +28,16 @@ test("numbers for people", () => {
   assert.equal(list(["one", "two", "three"]), "one, two and three");
 });
 
+test("place n shows patch order[n]", () => {
+  const pixels = Uint8Array.from({ length: 16 }, (_, i) => i); // 4 × 4 in a grid of 2 × 2
+  assert.deepEqual([...inOrder(pixels, [1, 4, 4], [2, 2], [0, 1, 2, 3])], [...pixels]);
+  const mixed = [10, 11, 0, 1, 14, 15, 4, 5, 8, 9, 2, 3, 12, 13, 6, 7];
+  assert.deepEqual([...inOrder(pixels, [1, 4, 4], [2, 2], [3, 0, 2, 1])], mixed);
+  const colours = Uint8Array.from({ length: 12 }, (_, i) => i); // 3 channels of 1 × 4 in a grid of 1 × 2
+  const swapped = [2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9];
+  assert.deepEqual([...inOrder(colours, [3, 1, 4], [1, 2], [1, 0])], swapped);
+});
+
 test("arrow keys walk over the patches and up to cls", () => {
   const grid = [2, 3];
   assert.equal(stepToken(1, 1, 0, grid, 1), 2);
@@ -50,11 +61,12 @@ test("a pointer on the picture finds its token, above it cls", () => {
 });
 
 test("shares in words", () => {
-  assert.deepEqual([0.974, 0.123, 0.0994, 0.0123, 0].map(share), [
+  assert.deepEqual([0.974, 0.123, 0.0994, 0.0123, 0.0001, 0].map(share), [
     "97\u00a0%",
     "12\u00a0%",
     "9.9\u00a0%",
     "1.2\u00a0%",
+    "<0.1\u00a0%",
     "0.0\u00a0%",
   ]);
 });

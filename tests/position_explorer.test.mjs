@@ -1,20 +1,11 @@
 // Run by Node: node --test tests/*.test.mjs
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { compare, cosines, inOrder, nearest } from "../vitnb/figures/position_explorer.js";
+import { compare, cosines, nearest } from "../vitnb/figures/position_explorer.js";
 
 test("cosines by hand", () => {
   const table = [3, 4, 6, 8, -4, 3, -3, -4]; // (N, D) = (4, 2)
   assert.deepEqual(cosines(table, 2, 0), [1, 1, 0, -1]);
-});
-
-test("place n shows patch order[n]", () => {
-  const pixels = Uint8Array.from({ length: 16 }, (_, i) => i); // 4 × 4 in a grid of 2 × 2
-  assert.deepEqual([...inOrder(pixels, 2, [0, 1, 2, 3])], [...pixels]);
-  assert.deepEqual(
-    [...inOrder(pixels, 2, [3, 0, 2, 1])],
-    [10, 11, 0, 1, 14, 15, 4, 5, 8, 9, 2, 3, 12, 13, 6, 7],
-  );
 });
 
 test("two answers compared", () => {

@@ -10,6 +10,7 @@ import shutil
 import statistics
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -353,9 +354,39 @@ def said(figure):
 
 
 def ink(figure, part):
-    """What the canvases in a part of the figure show: one number each."""
+    """What the drawings in a part of the figure show: one value each."""
     settle(figure)
-    return [canvas.evaluate(INK) for canvas in figure.locator(f"{part} canvas").all()]
+    return [drawing.evaluate(INK) for drawing in figure.locator(f"{part} :is(canvas, svg)").all()]
+
+
+PATCHES = """patches => patches.map((patch) => {
+  const { backgroundImage, backgroundColor, boxShadow } = getComputedStyle(patch);
+  return {
+    hidden: patch.ariaPressed === "true",
+    shade: Number(patch.style.getPropertyValue("--lv-shade")),
+    chosen: patch.hasAttribute("data-chosen"),
+    look: `${backgroundImage} ${backgroundColor} ${boxShadow}`,
+  };
+})"""
+SHADES = """maps => maps.map((map) =>
+  [...map.querySelectorAll("rect")].map((cell) => Number(cell.getAttribute("fill-opacity"))))"""
+
+
+def patches_of(figure):
+    """What lies over each patch of the picture: hidden, shade, chosen, and how that looks now."""
+    settle(figure)
+    return [SimpleNamespace(**patch) for patch in figure.locator(".lv-grid button").evaluate_all(PATCHES)]
+
+
+def maps_of(figure):
+    """The shades of the patches in the small map of each head: (L*h, N)."""
+    settle(figure)
+    return torch.tensor(figure.locator(".lv-map").evaluate_all(SHADES))
+
+
+def scaled(rows):
+    """What tokens take from patches (..., 1 + N) in parts of the largest share: (..., N)."""
+    return rows[..., 1:] / rows[..., 1:].amax(-1, keepdim=True)
 
 
 def shares(figure):
@@ -370,15 +401,15 @@ def written(logits, classes):
 
     def percent(share):
         if 0 < share < 0.001:
-            return "<0.1 %"
-        return f"{100 * share:.{1 if share < 0.0995 else 0}f} %"
+            return "<0.1\u00a0%"
+        return f"{100 * share:.{1 if share < 0.0995 else 0}f}\u00a0%"
 
     return {name: percent(share) for name, share in zip(classes, logits.softmax(-1)[0].tolist(), strict=True)}
 
 
 def differing(found, wanted):
     """The classes whose shares differ by more than the last digit that is written."""
-    number = lambda text: float(text.strip("<% "))  # noqa: E731
+    number = lambda text: float(text.strip("<%\u00a0"))  # noqa: E731
     return {k: (found[k], wanted[k]) for k in wanted if abs(number(found[k]) - number(wanted[k])) > 0.101}
 
 
@@ -493,9 +524,37 @@ def test_answers_are_torchs(opened, book_page):
     watch.assert_clean()
 
 
+def test_maps_and_shades_are_torchs(opened, book_page):
+    live = LiveViT(inspection.trained(), data.load())
+    live.picture, token = 7, 3
+    figure, page, watch = opened(book_page)
+    figure.locator(".lv-shelf button").nth(7).click()
+    assert not any(patch.shade for patch in patches_of(figure))
+    figure.locator(".lv-grid button").nth(10).click()
+    figure.get_by_label("looks from it").check()
+    figure.locator(".lv-grid button").nth(token - 1).click()
+    out, _ = switched(rounded(live), live.image(), hidden=[10])
+    heads = out["maps"][0, :, :, token]  # (L, h, T)
+    torch.testing.assert_close(maps_of(figure), scaled(heads).flatten(0, 1), atol=2e-3, rtol=0)
+    lines = figure.locator(".lv-map i").evaluate_all("lines => lines.map((line) => parseFloat(line.style.width))")
+    torch.testing.assert_close(torch.tensor(lines), 100 * heads[..., 0].flatten(), atol=0.1, rtol=0)
+    figure.locator(".lv-heads button").nth(6).click()  # head 2 of block 1
+    wanted = {"the chosen head": heads[1, 2], "the mean of its block": heads[1].mean(0), "rollout": None}
+    wanted["rollout"] = out["rollout"][0, token]
+    for name, row in wanted.items():
+        figure.get_by_label(name).check()
+        patches = patches_of(figure)
+        shades = torch.tensor([patch.shade for patch in patches])
+        torch.testing.assert_close(shades, scaled(row), atol=2e-3, rtol=0)
+        assert [n for n, patch in enumerate(patches) if patch.hidden] == [10]
+        assert [n for n, patch in enumerate(patches) if patch.chosen] == [token - 1]
+        assert len({patch.look for patch in patches}) > 4
+    watch.assert_clean()
+
+
 def test_every_switch_by_mouse_and_key(opened, book_page):
     figure, page, watch = opened(book_page)
-    start, picture, maps = said(figure), ink(figure, ".lv-easel"), ink(figure, ".lv-heads")
+    start, before, maps = said(figure), patches_of(figure), ink(figure, ".lv-heads")
     table = ink(figure, ".lv-table")
     assert start.startswith("Picture 0: ")
 
@@ -503,7 +562,8 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     patches.nth(5).click()
     assert "1 of 16 patches painted grey" in said(figure)
     assert patches.nth(5).get_attribute("aria-pressed") == "true"
-    assert ink(figure, ".lv-easel") != picture
+    painted = patches_of(figure)
+    assert [n for n, (now, then) in enumerate(zip(painted, before, strict=True)) if now.look != then.look] == [5]
     assert ink(figure, ".lv-heads") != maps and ink(figure, ".lv-table") != table
     patches.nth(5).focus()
     page.keyboard.press("ArrowRight")
@@ -517,6 +577,7 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     taken.focus()
     page.keyboard.press("Space")
     assert "2 of 16 patches taken out" in said(figure)
+    assert patches_of(figure)[5].look != painted[5].look
     figure.get_by_label("the chosen head").check()
     assert "Token 11 (row 2, column 2) is taken out and looks at nothing" in said(figure)
     figure.get_by_role("button", name="Undo all").click()
@@ -544,11 +605,11 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     assert heads.nth(6).get_attribute("aria-checked") == "true"
     figure.get_by_role("button", name="Cut all of block 1").click()
     assert "5 heads cut" in said(figure)
-    over = ink(figure, ".lv-easel")
+    over = patches_of(figure)
     for name, words in {"rollout": "By rollout", "the mean of its block": "In the mean of block 1"}.items():
         figure.get_by_label(name).check()
         assert words in said(figure)
-        assert ink(figure, ".lv-easel") != over
+        assert patches_of(figure) != over
 
     tokens, stage = figure.locator("input[type=range]").all()
     before = ink(figure, ".lv-table")
@@ -573,7 +634,8 @@ def test_drawing_by_mouse_and_key(opened, book_page):
     figure.get_by_role("button", name="New drawing").click()
     assert said(figure).startswith("Your picture. The network says ")
     blank, answer = ink(figure, ".lv-easel"), shares(figure)
-    board = figure.get_by_role("application")
+    board, pen = figure.get_by_role("application"), figure.locator(".lv-pen")
+    assert figure.locator(".lv-grid").evaluate("patches => patches.inert") and not pen.is_visible()
     board.scroll_into_view_if_needed()
     box = board.bounding_box()
     x, y, side = box["x"], box["y"], box["width"]
@@ -589,6 +651,10 @@ def test_drawing_by_mouse_and_key(opened, book_page):
     for key in ("ArrowUp", "Space", "ArrowUp", "ArrowUp", "ArrowLeft", "Space", "ArrowLeft"):
         page.keyboard.press(key)
     assert ink(figure, ".lv-table") != table
+    assert pen.evaluate("pen => [pen.style.left, pen.style.top].map(parseFloat)") == pytest.approx(
+        [100 * 12 / 28, 100 * 11 / 28], abs=1e-3
+    )
+    assert pen.is_visible()
     figure.get_by_role("button", name="Negative").click()
     negative = ink(figure, ".lv-table")
     figure.get_by_role("button", name="Rubber").click()
@@ -654,10 +720,10 @@ def test_files(opened, book_page, tmp_path):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_by_touch_on_a_phone(opened, book_page, dark):
     figure, page, watch = opened(book_page, width=390, touch=True, dark=dark)
-    start = ink(figure, ".lv-easel")
+    start = patches_of(figure)
     figure.locator(".lv-grid button").nth(6).tap()
     assert "1 of 16 patches painted grey" in said(figure)
-    assert ink(figure, ".lv-easel") != start
+    assert [n for n, now in enumerate(patches_of(figure)) if now.look != start[n].look] == [6]
     figure.locator(".lv-heads button").nth(9).tap()
     assert "In head 1 of block 2" in said(figure)
     figure.get_by_role("button", name="Cut head 1 of block 2").tap()
@@ -681,10 +747,10 @@ def test_accessible_in_use_and_follows_the_theme(opened, book_page, dark):
     figure.get_by_role("button", name="Cut head 3 of block 0").click()
     figure.get_by_label("draws").check()
     figure.locator("input[type=file]").set_input_files({"name": "x", "mimeType": "", "buffer": b"x"})
-    before = ink(figure, ".lv-heads")
+    before, table = ink(figure, ".lv-heads"), ink(figure, ".lv-table")
     assert_sound(page, "body")
     page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
-    assert ink(figure, ".lv-heads") != before
+    assert ink(figure, ".lv-heads") != before and ink(figure, ".lv-table")[1] != table[1]
     watch.assert_clean()
 
 

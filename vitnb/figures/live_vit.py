@@ -44,8 +44,8 @@ class LiveViT(Figure):
         number that float16 does not, or if the pictures or classes do not fit it.
     """
 
-    _esm = module("live_vit.js")
-    _css = style("live_vit.css")
+    _esm = module("live_vit/main.js")
+    _css = style("live_vit/live_vit.css")
 
     config = traitlets.Dict().tag(sync=True)
     layout = traitlets.List().tag(sync=True)  # [name, shape] of each weight, in the order of the bytes

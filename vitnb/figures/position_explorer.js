@@ -1,6 +1,6 @@
 // PositionExplorer: how similar all places are to one, and what four trained models answer when the patches are shuffled.
 import { legend } from "./kit/axes.js";
-import { picture } from "./kit/canvas.js";
+import { inOrder, picture } from "./kit/canvas.js";
 import { button, select } from "./kit/controls.js";
 import { controls, h, heading, sentence, soft } from "./kit/dom.js";
 import { bytes, figure, needFloats, needIndex } from "./kit/figure.js";
@@ -16,18 +16,6 @@ export function cosines(table, width, n) {
     return sum;
   };
   return Array.from({ length }, (_, m) => dot(n, m) / Math.sqrt(dot(n, n) * dot(m, m)));
-}
-
-/** A square gray picture whose place n shows patch order[n] of a grid × grid cut. */
-export function inOrder(pixels, grid, order) {
-  const side = Math.round(Math.sqrt(pixels.length));
-  const p = side / grid;
-  return Uint8Array.from(pixels, (_, i) => {
-    const [row, column] = [Math.floor(i / side), i % side];
-    const patch = order[Math.floor(row / p) * grid + Math.floor(column / p)];
-    const [top, left] = [Math.floor(patch / grid) * p, (patch % grid) * p];
-    return pixels[(top + (row % p)) * side + left + (column % p)];
-  });
 }
 
 /** Two lists of probabilities: the first of each, the classes to show, and the largest change in points. */
@@ -140,11 +128,12 @@ function build({ model, root, put }) {
     const turn = needIndex(model.get("order"), "order", count);
     const place = needIndex(model.get("place"), "place", N);
     const order = orders.subarray(turn * N, turn * N + N);
-    const image = inOrder(pixels.subarray(index * side ** 2, (index + 1) * side ** 2), grid, order);
+    const shape = [1, side, side];
+    const image = pixels.subarray(index * side ** 2, (index + 1) * side ** 2);
     pick.show(index);
     sort.disabled = turn === 0;
     shuffle.textContent = turn ? "Shuffle again" : "Shuffle";
-    picture(image, [1, side, side], canvas);
+    picture(inOrder(image, shape, [grid, grid], order), shape, canvas);
     const where = `place ${place}, row ${Math.floor(place / grid)}, column ${place % grid}`;
     const how = turn ? "shuffled" : "in order";
     const label = `${classes[index]}, ${how}. Arrow keys choose a place: ${where}.`;

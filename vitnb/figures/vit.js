@@ -416,11 +416,11 @@ function scatterPool(map, h, seat, T) {
   return all;
 }
 
-/** The mean of the heads of one block: (h, T, T) -> (T, T). */
-export function meanOfHeads(map, h, T) {
-  const mean = new Float32Array(T * T);
-  for (let head = 0; head < h; head++)
-    for (let i = 0; i < T * T; i++) mean[i] += map[head * T * T + i] / h;
+/** The mean of the heads of one block, (h, T, T) -> (T, T), or of the pooling, (h, T) -> (T). */
+export function meanOfHeads(map, h) {
+  const mean = new Float32Array(map.length / h);
+  for (let start = 0; start < map.length; start += mean.length)
+    for (let i = 0; i < mean.length; i++) mean[i] += map[start + i] / h;
   return mean;
 }
 
@@ -431,7 +431,7 @@ export function meanOfHeads(map, h, T) {
 export function rollout(maps, h, T) {
   let total = Float32Array.from({ length: T * T }, (_, i) => (i % (T + 1) === 0 ? 1 : 0));
   for (const map of maps) {
-    const step = meanOfHeads(map, h, T);
+    const step = meanOfHeads(map, h);
     const next = new Float32Array(T * T);
     for (let i = 0; i < T; i++) {
       step[i * T + i] += 1;

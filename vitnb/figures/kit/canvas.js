@@ -14,6 +14,17 @@ export function picture(pixels, [C, H, W], canvas = h("canvas")) {
   return canvas;
 }
 
+/** Of bytes that are (C, H, W) flattened, cut into rows × cols patches: the picture whose place n shows patch order[n]. */
+export function inOrder(pixels, [, H, W], [rows, cols], order) {
+  const [ph, pw] = [H / rows, W / cols];
+  return Uint8Array.from(pixels, (_, i) => {
+    const [y, x] = [Math.floor(i / W) % H, i % W];
+    const patch = order[Math.floor(y / ph) * cols + Math.floor(x / pw)];
+    const [top, left] = [Math.floor(patch / cols) * ph, (patch % cols) * pw];
+    return pixels[i + (top + (y % ph) - y) * W + left + (x % pw) - x];
+  });
+}
+
 /** A canvas that is a picture with a text: it takes no focus. */
 export function drawing(width, height) {
   return h("canvas", { width, height, role: "img" });
@@ -31,6 +42,14 @@ export function color(root, name) {
   const found = getComputedStyle(probe).color;
   probe.remove();
   return found;
+}
+
+/** The same as numbers from 0 to 255: [red, green, blue]. */
+export function rgb(root, name) {
+  return color(root, name)
+    .match(/[\d.]+/g)
+    .slice(0, 3)
+    .map(Number);
 }
 
 const HIGH = 12; // pixels on the screen that letters in a canvas are high

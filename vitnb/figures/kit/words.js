@@ -20,8 +20,9 @@ export function percent(share, digits = 0) {
   return `${hundredths(share, digits)}\u00a0%`;
 }
 
-/** A share in per cent, with a digit after the point where it is small: 12 %, 1.2 %. */
+/** A share in per cent, with a digit after the point where it is small: 12 %, 1.2 %, <0.1 %. */
 export function share(value) {
+  if (value > 0 && value < 0.001) return `<${percent(0.001, 1)}`;
   return percent(value, value < 0.0995 ? 1 : 0);
 }
 

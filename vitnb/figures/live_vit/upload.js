@@ -1,4 +1,40 @@
-// The reader's own picture: how large a file says it is, and how it becomes the few pixels that a network reads.
+// The reader's own picture: how large a file says it is, how it becomes the few pixels that a network reads, and a pen.
+import { h } from "../kit/dom.js";
+
+const MOST_BYTES = 40e6;
+const MOST_PIXELS = 25e6;
+const FINER = 4; // a file is first drawn so many times larger than the network reads it, then averaged
+
+/** Read a file of the reader's into bytes (C, H, W), or throw an error with words for people. It goes nowhere else. */
+export async function readPicture(file, { width: W, height: H, channels }) {
+  const name = file.name || "This file";
+  const kinds = "Choose a PNG, JPEG, WebP, GIF or BMP file.";
+  const millions = (number) => Math.round(number / 1e6);
+  if (file.size > MOST_BYTES)
+    throw Error(
+      `${name} has ${millions(file.size)} MB. Choose a file of at most ${millions(MOST_BYTES)} MB.`,
+    );
+  const size = imageSize(new Uint8Array(await file.slice(0, 1 << 20).arrayBuffer()));
+  if (!size) throw Error(`${name} is no picture that this figure can read. ${kinds}`);
+  if (size.width * size.height > MOST_PIXELS)
+    throw Error(
+      `${name} has ${size.width} × ${size.height} pixels, ${millions(size.width * size.height)} million. ` +
+        `Choose one of at most ${millions(MOST_PIXELS)} million.`,
+    );
+  const bitmap = await createImageBitmap(file).catch(() => {
+    throw Error(`${name} is damaged: the browser cannot decode it. ${kinds}`);
+  });
+  const canvas = h("canvas", { width: W * FINER, height: H * FINER });
+  const pen = canvas.getContext("2d", { willReadFrequently: true });
+  pen.imageSmoothingQuality = "high";
+  pen.fillRect(0, 0, canvas.width, canvas.height); // black behind what is transparent
+  const scale = Math.max(canvas.width / bitmap.width, canvas.height / bitmap.height); // the middle, not distorted
+  const [width, height] = [bitmap.width * scale, bitmap.height * scale];
+  pen.drawImage(bitmap, (canvas.width - width) / 2, (canvas.height - height) / 2, width, height);
+  bitmap.close();
+  const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+  return shrink(data, W, H, FINER, channels);
+}
 
 /** Read width and height from the first bytes of a PNG, JPEG, GIF, WebP or BMP file; null if it is none of them. */
 export function imageSize(bytes) {
@@ -76,18 +112,10 @@ export function borderMean(bytes, width, height) {
 }
 
 /**
- * Draw a line with a round, soft pen into bytes (C, height, width), from (x0, y0) to (x1, y1) in pixels.
- * seat(y, x) says which pixel is meant; erase takes ink away.
+ * Draw a line with a round, soft pen into bytes (C, height, width), from (x0, y0) to (x1, y1) in pixels;
+ * erase takes ink away.
  */
-export function stroke(
-  bytes,
-  width,
-  height,
-  [x0, y0, x1, y1],
-  radius,
-  erase,
-  seat = (y, x) => y * width + x,
-) {
+export function stroke(bytes, width, height, [x0, y0, x1, y1], radius, erase) {
   const channels = bytes.length / (width * height);
   const reach = radius + 1;
   const long = (x1 - x0) ** 2 + (y1 - y0) ** 2;
@@ -108,7 +136,7 @@ export function stroke(
       const distance = Math.hypot(cx - x0 - along * (x1 - x0), cy - y0 - along * (y1 - y0));
       const ink = Math.round(255 * Math.min(1, Math.max(0, radius + 0.5 - distance)));
       for (let c = 0; c < channels; c++) {
-        const at = c * width * height + seat(y, x);
+        const at = (c * height + y) * width + x;
         bytes[at] = erase ? Math.min(bytes[at], 255 - ink) : Math.max(bytes[at], ink);
       }
     }

@@ -1,0 +1,135 @@
+// The picture, cut into patches: to hide them, to look from them, to draw on them; and what a token looks at, over it.
+import { inOrder, picture } from "../kit/canvas.js";
+import { ARROWS, button, choice, KEYS } from "../kit/controls.js";
+import { h, heading } from "../kit/dom.js";
+import { walk } from "./gallery.js";
+import { MODES, OVERLAYS, partsOf, patchAt, within } from "./state.js";
+import { stroke } from "./upload.js";
+
+const [MODE_KEYS, OVERLAY_KEYS] = [MODES, OVERLAYS].map(Object.keys);
+const BOARD = "Drawing board: arrow keys move the pen, the space bar puts it down and lifts it";
+
+export function easelPanel({ net, get, put, state, names }) {
+  const { width: W, height: H, channels: C, rows, cols, N, prefix } = net;
+  const canvas = h("canvas", { width: W, height: H, ...KEYS });
+  const grid = patchButtons({ rows, cols, prefix, put, state, names });
+  const grey = get("mean").map((value) => Math.round(255 * value));
+  grid.node.style.setProperty("--lv-mean", `rgb(${[0, 1, 2].map((c) => grey[c] ?? grey[0])})`);
+  const dot = h("i", { className: "lv-pen" }); // where the keyboard's pen is
+  Object.assign(dot.style, { width: `${100 / W}%`, height: `${100 / H}%` });
+  const easel = h("div", { className: "lv-easel" }, canvas, grid.node, dot);
+  const modes = choice("A click on it", Object.values(MODES), (i) =>
+    put({ mode: MODE_KEYS[i], pen: [] }),
+  );
+  const rubber = button("Rubber", () => put({ erase: !state().erase }));
+  const overlays = choice("Over it", Object.values(OVERLAYS), (i) =>
+    put({ overlay: OVERLAY_KEYS[i] }),
+  );
+
+  // A line is drawn on what is shown; what is stored has every patch at home.
+  const reordered = (pixels, order) =>
+    order ? inOrder(pixels, [C, H, W], [rows, cols], order) : pixels.slice();
+  const ink = (line) => {
+    const { pixels, order, erase } = state();
+    const drawn = reordered(pixels, order);
+    stroke(drawn, W, H, line, Math.max(W, H) / 24, erase);
+    const home = order?.map((_, patch) => order.indexOf(patch));
+    put({ own: new DataView(reordered(drawn, home).buffer), picture: -1 });
+  };
+  drawsOn(canvas, { W, H, ink, put, state });
+
+  function show(now, { row }) {
+    const { pixels, order, mode, overlay, erase, pen } = now;
+    const drawing = mode === "draw";
+    picture(reordered(pixels, order), [C, H, W], canvas);
+    grid.show(now, row ? partsOf(row, prefix) : new Float32Array(N));
+    grid.node.inert = drawing;
+    dot.hidden = !(pen && drawing);
+    if (pen)
+      Object.assign(dot.style, { left: `${(100 * pen[0]) / W}%`, top: `${(100 * pen[1]) / H}%` });
+    modes.show(MODE_KEYS.indexOf(mode));
+    overlays.show(OVERLAY_KEYS.indexOf(overlay));
+    rubber.hidden = !drawing;
+    rubber.setAttribute("aria-pressed", String(erase));
+    easel.classList.toggle("lv-drawing", drawing);
+    canvas.tabIndex = drawing ? 0 : -1;
+    canvas.setAttribute("role", drawing ? "application" : "img");
+    canvas.setAttribute("aria-label", drawing ? BOARD : "The picture as the network sees it");
+  }
+  const node = h("div", {}, heading("The picture"), easel, modes.node, rubber, overlays.node);
+  return { node, canvas, show };
+}
+
+/** A button over each patch: pressed if it is hidden, shaded by what the chosen token takes from it. */
+function patchButtons({ rows, cols, prefix, put, state, names }) {
+  const hide = (n) => {
+    const now = state();
+    const patch = patchAt(now, n);
+    const rest = now.hidden.filter((m) => m !== patch);
+    put({ hidden: rest.length < now.hidden.length ? rest : [...rest, patch] });
+  };
+  const look = (n) => put({ token: prefix + n });
+  const patches = Array.from({ length: rows * cols }, (_, n) => {
+    const onclick = () => (state().mode === "look" ? look(n) : hide(n));
+    const patch = h("button", { type: "button", onclick, ...KEYS });
+    patch.addEventListener("keydown", ({ key }) => {
+      if (key === "h") hide(n);
+      if (key === "l") look(n);
+    });
+    return patch;
+  });
+  walk(patches, cols);
+  const node = h(
+    "div",
+    { role: "group", "aria-label": "Patches", className: "lv-grid" },
+    ...patches,
+  );
+  node.style.setProperty("--lv-cols", cols);
+
+  function show(now, shades) {
+    node.classList.toggle("lv-removed", now.removed);
+    patches.forEach((patch, n) => {
+      const shown = patchAt(now, n);
+      const other = shown === n ? "" : `, with the patch of ${names.place(shown)}`;
+      patch.setAttribute("aria-pressed", String(now.hidden.includes(shown)));
+      patch.setAttribute("aria-label", `hidden: ${names.place(n)}${other}`);
+      patch.toggleAttribute("data-chosen", prefix + n === now.token);
+      patch.style.setProperty("--lv-shade", shades[n].toFixed(3));
+    });
+  }
+  return { node, show };
+}
+
+/** A pen for pointer and keyboard: ink([x0, y0, x1, y1]) in pixels of the picture. */
+function drawsOn(canvas, { W, H, ink, put, state }) {
+  let last = null; // of the pointer: [x, y]
+  const pointed = ({ clientX, clientY }) => {
+    const box = canvas.getBoundingClientRect();
+    return [((clientX - box.left) / box.width) * W, ((clientY - box.top) / box.height) * H];
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    if (state().mode !== "draw") return;
+    canvas.setPointerCapture(event.pointerId);
+    last = pointed(event);
+    ink([...last, ...last]);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!last) return;
+    const next = pointed(event);
+    ink([...last, ...next]);
+    last = next;
+  });
+  for (const end of ["pointerup", "pointercancel"])
+    canvas.addEventListener(end, () => (last = null));
+  canvas.addEventListener("keydown", (event) => {
+    const step = ARROWS[event.key];
+    if (state().mode !== "draw" || !(step || event.key === " ")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const [x, y, down] = state().pen ?? [W >> 1, H >> 1, 0];
+    const [dx, dy] = step ?? [0, 0];
+    const pen = [within(x + dx, 0, W - 1), within(y + dy, 0, H - 1), step ? down : 1 - down];
+    put({ pen });
+    if (pen[2]) ink([x + 0.5, y + 0.5, pen[0] + 0.5, pen[1] + 0.5]);
+  });
+}

@@ -1,0 +1,79 @@
+// What the figure says: names of its parts, and a sentence on all that is set and answered.
+import { list, share } from "../kit/words.js";
+import { softmax } from "../vit.js";
+import { largest } from "./state.js";
+
+/** One block, two blocks. */
+export function count(n, one, more = `${one}s`) {
+  return `${n} ${n === 1 ? one : more}`;
+}
+
+function capital(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+/** The names of a network's parts and of its pictures, and tell(now, found), all in words. */
+export function speaker({ net, classes, shown, labels }) {
+  const { cols, N, L, prefix } = net;
+  const place = (n) => `row ${Math.floor(n / cols)}, column ${n % cols}`;
+  const token = (n) =>
+    n < prefix ? "token 0, the cls token" : `token ${n} (${place(n - prefix)})`;
+  const picture = (n) =>
+    n < 0 ? "your picture" : `picture ${n}: ${shown[labels[n]] ?? "no label"}`;
+
+  function answer({ logits }, untouched) {
+    if (!logits)
+      return "No token is left, and this network has no cls token: there is nothing to read a class from.";
+    const shares = softmax(logits);
+    const [best, was] = [largest(shares), untouched ? largest(untouched) : -1];
+    const change =
+      was < 0 || was === best ? "" : `, where it said ${classes[was]} of the untouched picture`;
+    return `The network says ${classes[best]}, ${share(shares[best])}${change}.`;
+  }
+
+  function changes({ hidden, removed, order, positions, cut }) {
+    const done = [];
+    if (hidden.length)
+      done.push(
+        `${hidden.length} of ${count(N, "patch", "patches")} ${removed ? "taken out" : "painted grey"}`,
+      );
+    if (order) done.push("the patches are shuffled");
+    if (!positions) done.push("no positions are added");
+    if (cut.length) done.push(`${count(cut.length, "head")} cut`);
+    return done.length ? [`Changed: ${list(done)}.`] : [];
+  }
+
+  function gaze({ token: from, layer, head, overlay }, row) {
+    const nameOf = (n) => (n < prefix ? "the cls token" : token(n));
+    const who = nameOf(from);
+    if (!row.some((one) => one > 0)) return `${capital(who)} is taken out and looks at nothing.`;
+    const most = largest(row);
+    const part = share(row[most]);
+    const it = most === from ? "itself" : nameOf(most);
+    if (overlay === "rollout") return `By rollout ${who} comes most from ${it}, ${part}.`;
+    const where = layer === L ? "the pooling" : `block ${layer}`;
+    const eye = overlay === "mean" ? `the mean of ${where}` : `head ${head} of ${where}`;
+    if (layer === L) return `${capital(eye)} looks most at ${nameOf(most)}, ${part}.`;
+    return `In ${eye} ${who} looks most at ${it}, ${part}.`;
+  }
+
+  const tell = (now, { out, row, untouched }) =>
+    capital(
+      [
+        `${picture(now.picture)}.`,
+        answer(out, untouched),
+        ...changes(now),
+        ...(row ? [gaze(now, row)] : []),
+      ].join(" "),
+    );
+  return { place, token, picture, tell };
+}
+
+/** What to say where the pictures show something else than the network was trained on. */
+export function strangers(classes, names) {
+  const few = (words) => `${words.slice(0, 3).join(", ")}${words.length > 3 ? " and so on" : ""}`;
+  return (
+    `This network was trained to tell ${few(classes)} apart. ` +
+    `The pictures here show something else: ${few(names)}. Watch how it works; its answers mean nothing.`
+  );
+}
