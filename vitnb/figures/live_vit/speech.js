@@ -1,5 +1,5 @@
 // What the figure says: names of its parts, and a sentence on all that is set and answered.
-import { list, share } from "../kit/words.js";
+import { list, placeOf, share } from "../kit/words.js";
 import { softmax } from "../vit.js";
 import { largest } from "./state.js";
 
@@ -15,7 +15,7 @@ function capital(text) {
 /** The names of a network's parts and of its pictures, and tell(now, found), all in words. */
 export function speaker({ net, classes, shown, labels }) {
   const { cols, N, L, prefix } = net;
-  const place = (n) => `row ${Math.floor(n / cols)}, column ${n % cols}`;
+  const place = (n) => placeOf(n, cols);
   const token = (n) =>
     n < prefix ? "token 0, the cls token" : `token ${n} (${place(n - prefix)})`;
   const picture = (n) =>
