@@ -21,13 +21,12 @@ from driver import (
     assert_sound,
     assert_survives,
     drag,
-    ink,
     read_line,
     touch,
 )
 from playwright.sync_api import expect
 
-from vitnb import patchify
+from vitnb import patchify, unpatchify
 from vitnb.figures import PatchExplorer
 from vitnb.figures._base import module
 
@@ -148,35 +147,88 @@ def test_javascript_arithmetic():
 PAGE = "book/01-patchify.html"
 
 
+# Bytes of canvases (H, W, 4); of an SVG: the edges of a ring, the places of dots, ticks and lines, in shares of it.
+PIXELS = """canvases => canvases.map(canvas => {
+  const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return [[height, width, 4], [...data]];
+})"""
+MARKS = """svgs => svgs.map(svg => {
+  const of = (selector, ...names) => [...svg.querySelectorAll(selector)].map(
+    one => names.map(name => parseFloat(one.getAttribute(name)) / 100));
+  const dots = of(".vf-dot", "cx", "cy"), ticks = of("line.vf-ring", "x1");
+  const ring = of("rect.vf-ring", "x", "y", "width", "height")[0];
+  return { ring, dots, ticks: ticks.flat(), lines: svg.querySelectorAll("line:not([class])").length };
+})"""
+
+
+def assert_cuts(figure, name, p, row, column):
+    """The picture cut right and by reshape alone, its token and what is marked are what torch says of the pixel."""
+    pictures = PatchExplorer()
+    index = pictures.names.index(name)
+    C, H, W = shape = pictures.shapes[index]
+    start = sum(math.prod(one) for one in pictures.shapes[:index])
+    flat = torch.frombuffer(bytearray(pictures.pixels), dtype=torch.uint8)
+    image = flat[start : start + math.prod(shape)].reshape(1, *shape)
+    marked = torch.zeros(1, *shape, dtype=torch.uint8)
+    marked[0, :, row, column] = 1
+    shown = figure.locator("canvas").evaluate_all(PIXELS)
+    shown = [torch.tensor(data, dtype=torch.uint8).reshape(size)[..., :3].movedim(2, 0) for size, data in shown]
+    found = figure.locator(".vf-over svg").evaluate_all(MARKS)
+    n = (row // p) * (W // p) + column // p
+    top, left = row // p * p, column // p * p
+    for i, cut in enumerate((patchify, lambda x, p: x.reshape(1, -1, C * p * p))):
+        tokens, places = cut(image, p), cut(marked, p)
+        drawn, lit = (unpatchify(x, p, (H, W), C)[0] for x in (tokens, places))
+        assert torch.equal(shown[3 * i], drawn.expand(3, -1, -1))
+        assert torch.equal(shown[3 * i + 1], drawn[:, top : top + p, left : left + p].expand(3, -1, -1))
+        whole, square, strip = found[3 * i : 3 * i + 3]
+        assert whole["ring"] == pytest.approx([left / W, top / H, p / W, p / H])
+        assert whole["lines"] in (0, H // p + W // p - 2)
+        dots = [[(x + 0.5) / W, (y + 0.5) / H] for y, x in lit.sum(0).nonzero().tolist()]
+        assert sorted(whole["dots"]) == [pytest.approx(dot) for dot in sorted(dots)]
+        inside = lit.sum(0)[top : top + p, left : left + p].nonzero().tolist()
+        dots = sorted([(x + 0.5) / p, (y + 0.5) / p] for y, x in inside)
+        assert sorted(square["dots"]) == [pytest.approx(dot) for dot in dots]
+        ticks = [(k + 0.5) / (C * p * p) for k in places[0, n].nonzero()[:, 0].tolist()]
+        assert sorted(strip["ticks"]) == pytest.approx(ticks)
+        if C * p * p <= 640:  # else neighbours are averaged
+            numbers = torch.zeros(3, C * p * p, dtype=torch.uint8)
+            for c, part in enumerate(tokens[0, n].reshape(C, -1)):
+                numbers[c if C == 3 else slice(None), c * p * p : (c + 1) * p * p] = part
+            at = ((torch.arange(640) + 0.5) * C * p * p / 640).long()
+            assert torch.equal(shown[3 * i + 2][:, 0], numbers[:, at])
+
+
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
 def test_patch_explorer_by_mouse_and_key(live, from_file):
     figure, page, watch = live(PAGE, from_file=from_file)
     size, pad, says = figure.locator("input[type=range]"), figure.locator(".vf-pad"), figure.get_by_role("status")
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 36 tokens"))
-    before = ink(figure)
     pad.scroll_into_view_if_needed()
     box = pad.bounding_box()
     page.mouse.move(box["x"] + box["width"] * 95.5 / 96, box["y"] + box["height"] * 0.5 / 96)  # the corner, top right
     expect(says).to_contain_text("row 0, column 95 belongs to token 5 of 0 to 35, at places 15, 271 and 527 of its 768")
-    hovered = ink(figure)
-    assert all(now != then for now, then in zip(hovered, before, strict=True))
+    assert_cuts(figure, "photograph", 16, 0, 95)
+    assert figure.locator(".vf-cut").first.locator("line").count() == 10
     pad.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Shift+ArrowLeft")
     expect(says).to_contain_text("row 1, column 79 belongs to token 4")
     # red of row 1, column 79: number 96 + 79 = 175 in storage, of tokens of 768 numbers
     expect(says).to_contain_text("red, green and blue land in tokens 0, 12 and 24")
-    assert ink(figure) != hovered
-    before = ink(figure)
+    assert_cuts(figure, "photograph", 16, 1, 79)
     drag(size, 0.7, 0)
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 9,216 tokens"))
+    assert_cuts(figure, "photograph", 1, 1, 79)
+    assert figure.locator(".vf-cut line").count() == 0  # no room between pixels
     assert "261 GFLOP (66.7\u00a0%)" in figure.locator("dl").inner_text()  # 4 * 9216 ** 2 * 768
     size.focus()
     page.keyboard.press("ArrowRight")
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 2,304 tokens"))
-    assert ink(figure) != before
+    assert_cuts(figure, "photograph", 2, 1, 79)
     figure.get_by_label("gray").check()
     expect(says).to_contain_text("its value lands in token")
+    assert_cuts(figure, "gray, narrow", 2, 38, 26)
     watch.assert_clean()
 
 
@@ -201,16 +253,16 @@ def test_patch_explorer_agrees_with_patchify(live):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_patch_explorer_by_touch_on_a_phone(live, dark):
     figure, page, watch = live(PAGE, width=390, touch=True, dark=dark)
-    size, before = figure.locator("input[type=range]"), ink(figure)
+    size = figure.locator("input[type=range]")
     touch(figure.locator(".vf-pad"), 0.1, 0.9)
     expect(figure.get_by_role("status")).to_contain_text("row 86, column 9 belongs to token 30")
-    tapped = ink(figure)
-    assert all(now != then for now, then in zip(tapped, before, strict=True))
+    assert_cuts(figure, "photograph", 16, 86, 9)
     touch(size, 0.98, 0.5)
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 4 tokens"))
-    assert ink(figure) != tapped
+    assert_cuts(figure, "photograph", 48, 86, 9)
     figure.get_by_label("addresses").tap()
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 4 tokens"))  # 24 x 24 in patches of 12
+    assert_cuts(figure, "addresses", 12, 9, 13)
     assert_fits_a_phone(page, watch)
 
 

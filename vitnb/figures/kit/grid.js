@@ -21,16 +21,17 @@ export function tokenAt(x, y, [rows, cols], prefix, strip) {
   return prefix + row * cols + Math.floor(x * cols);
 }
 
-const per = (share) => `${100 * share}%`;
+/** A share of the drawing, as SVG has it. */
+export const per = (share) => `${100 * share}%`;
 
 /** Attributes of a box in an SVG, its places being shares of the drawing. */
 export function boxOf(x, y, width, height) {
   return { x: per(x), y: per(y), width: per(width), height: per(height) };
 }
 
-/** The mark around a box; over a picture it has a white edge. */
-export function ringOf(box, chosen) {
-  const ring = (name) => s("rect", { ...box, class: name, "data-chosen": chosen });
+/** The mark around a box, or along a line; over a picture it has a white edge. */
+export function ringOf(place, chosen, tag = "rect") {
+  const ring = (name) => s(tag, { ...place, class: name, "data-chosen": chosen });
   return ["vf-halo", "vf-ring"].map(ring);
 }
 
