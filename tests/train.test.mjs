@@ -6,18 +6,10 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 import { gzipSync } from "node:zlib";
 import { lights } from "../vitnb/figures/lights.js";
+import { normal, randoms, toLiveViT } from "../vitnb/figures/net.js";
 import { FAULTS } from "../vitnb/figures/parts.js";
 import { Tape } from "../vitnb/figures/tape.js";
-import {
-  Trainer,
-  evaluate,
-  feeder,
-  lrAt,
-  normal,
-  randoms,
-  toLiveViT,
-  unpack,
-} from "../vitnb/figures/train.js";
+import { Trainer, evaluate, feeder, lrAt, unpack } from "../vitnb/figures/train.js";
 import { erf, forward, layerNorm, network, softmax } from "../vitnb/figures/vit.js";
 
 const floats = (text) => new Float32Array(Uint8Array.from(Buffer.from(text, "base64")).buffer);

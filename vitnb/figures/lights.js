@@ -1,6 +1,6 @@
 // The six property tests of vitnb.clinic, run in the page on a net of train.js: what shapes and curves do not show.
 // Each is true for a net that passes.
-import { Trainer, asTorch, normal, randoms } from "./train.js";
+import { Net, asTorch, normal, randoms } from "./net.js";
 import { network, patchify, throughBlock } from "./vit.js";
 
 const B = 3;
@@ -12,7 +12,7 @@ function noise(n, name, std = 1) {
 
 /** A copy whose every weight is random: gains of 1, biases of 0 and silent layers hide mistakes. */
 function shaken({ config, faults }) {
-  const net = new Trainer(config, { faults });
+  const net = new Net(config, { faults });
   for (const [name, { rows, width }] of Object.entries(net.weights))
     net.fill(name, noise(rows * width, name, 0.4));
   return net;
@@ -82,7 +82,7 @@ function cls(original) {
   const [first, again] = [0, 1].map(() => {
     tape.reset();
     const x = parts.prepend(tape, weights["pool.token"], net.patches(images, s), s);
-    return tape.read(parts.read(tape, x, s));
+    return tape.read(parts.read(tape, x, s, weights["pool.token"]));
   });
   const alike = Float32Array.from(first, (_, i) => first[i % s.D]);
   return close(first, alike) && close(first, again);

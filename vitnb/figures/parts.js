@@ -37,8 +37,21 @@ function joined(t, tokens, patches, { B, N, T }, seat) {
   return t.join([tokens, patches], places);
 }
 
+/** Long lists that depend on sizes alone are made once. */
+const lists = new Map();
+function once(key, make) {
+  if (!lists.has(key)) lists.set(key, make());
+  return lists.get(key);
+}
+
 /** The numbers of an attention map (B h T, T) by head: (B T T, h), and with back the other way. */
-function byHead(t, x, { B, h, T }, back = false) {
+function byHead(t, x, s, back = false) {
+  const { B, h, T } = s;
+  const table = once(`heads ${B} ${h} ${T} ${back}`, () => headTable(s, back));
+  return back ? t.pick(x, table, B * h * T, T) : t.pick(x, table, B * T * T, h);
+}
+
+function headTable({ B, h, T }, back) {
   const wide = (T + 3) & ~3;
   const narrow = (h + 3) & ~3;
   const table = new Int32Array(back ? B * h * T * wide : B * T * T * narrow).fill(-1);
@@ -51,25 +64,23 @@ function byHead(t, x, { B, h, T }, back = false) {
           if (back) table[map] = row;
           else table[row] = map;
         }
-  return back ? t.pick(x, table, B * h * T, T) : t.pick(x, table, B * T * T, h);
+  return table;
 }
 
 /** Each map of (B h T, T) turned: what was said of queries is said of keys. */
 function turned(t, x, { B, h, T }) {
   const wide = (T + 3) & ~3;
-  const from = (row, j) => (Math.floor(row / T) * T + j) * wide + (row % T);
-  const table = integers(B * h * T * wide, (i) =>
-    i % wide < T ? from(Math.floor(i / wide), i % wide) : -1,
-  );
-  return t.pick(x, table, B * h * T, T);
+  const from = (row, j) => (j < T ? (row - (row % T) + j) * wide + (row % T) : -1);
+  const make = () => integers(B * h * T * wide, (i) => from(Math.floor(i / wide), i % wide));
+  return t.pick(x, once(`turned ${B} ${h} ${T}`, make), B * h * T, T);
 }
 
-/** A map that is the same for all images and heads, and not learned. */
-const everywhere = (t, { B, h, T }, share) =>
-  t.constant(
-    Float32Array.from({ length: B * h * T * T }, (_, n) => share(Math.floor(n / T) % T, n % T)),
-    B * h * T,
-  );
+/** A map that is the same for all images and heads, and not learned; share says what token i gets of token j. */
+function everywhere(t, { B, h, T }, name, share) {
+  const f = (_, n) => share(Math.floor(n / T) % T, n % T);
+  const make = () => Float32Array.from({ length: B * h * T * T }, f);
+  return t.constant(once(`${name} ${B} ${h} ${T}`, make), B * h * T);
+}
 
 /** Numbers about N(0, 1) in rows, drawn anew in each call. */
 const drawn = (t, rows, D, { normal }, std = 1) =>
@@ -97,6 +108,9 @@ export const RIGHT = {
     (Math.floor(n / grid) * patch + Math.floor(i / patch)) * side +
     (n % grid) * patch +
     (i % patch),
+  // Weights that a right model has not, and what becomes of the patches' tokens, (B N, D).
+  extra: () => ({}),
+  patched: (x) => x,
   // The cls token joins the patches; (B N, D) -> (B T, D).
   prepend: (t, token, patches, s) => seated(t, token, patches, s, 0),
   // One vector of the table (T, D) is added at each place.
@@ -111,7 +125,7 @@ export const RIGHT = {
   blocks: (L) => [...Array(L).keys()],
   // The norm after the last block.
   last: (x, norm) => norm(x),
-  // What is read at the end; (B T, D) -> (B, D).
+  // What is read at the end; (B T, D) -> (B, D). It gets the cls token, too.
   read: (t, x, { B, T, D }) => rowsOf(t, x, B, D, (b) => b * T),
   // Where the d numbers of a head begin among the rows of q, k and v; part is 0, 1, 2.
   split: (b, head, i, part, { T, D, d }) => ((b * T + i) * 3 + part) * D + head * d,
@@ -220,21 +234,21 @@ FAMILIES.attend = {
   },
   causal: {
     mix: (q, k, v, { t, s, scores, times, softmax, mixed, d }) => {
-      const mask = everywhere(t, s, (i, j) => (j > i ? -1e30 : 0));
+      const mask = everywhere(t, s, "later", (i, j) => (j > i ? -1e30 : 0));
       return mixed(softmax(t.add(times(scores(q, k), 1 / Math.sqrt(d)), mask)), v);
     },
   },
   "only itself": {
     mix: (q, k, v, { t, s, mixed }) =>
       mixed(
-        everywhere(t, s, (i, j) => (i === j ? 1 : 0)),
+        everywhere(t, s, "itself", (i, j) => (i === j ? 1 : 0)),
         v,
       ),
   },
   uniform: {
     mix: (q, k, v, { t, s, mixed }) =>
       mixed(
-        everywhere(t, s, () => 1 / s.T),
+        everywhere(t, s, "all", () => 1 / s.T),
         v,
       ),
   },
@@ -383,6 +397,7 @@ FAMILIES.pool = {
       return joined(t, t.add(tokens, t.means(patches, s.N)), patches, s, 0);
     },
   },
+  "token as it went": { read: (t, x, s, token) => rowsOf(t, token, s.B, s.D, () => 0) },
   "new at each call": {
     learns: (name) => name !== "pool.token",
     prepend: (t, token, patches, s) => seated(t, drawn(t, 1, s.D, s), patches, s, 0),
@@ -400,6 +415,10 @@ FAMILIES.pool = {
     embedded: (t, x) => ({ ...x, grad: t.room(x.rows * x.cols) }), // the gradient goes nowhere
   },
   "no last norm": { last: (x) => x, learns: (name) => !name.startsWith("norm.") },
+  "extra linear": {
+    extra: ({ D }) => ({ "projection.weight": [D, D], "projection.bias": [1, D] }),
+    patched: (x, linear) => linear(x, "projection"),
+  },
   "softmax inside": { logits: (t, x) => t.softmax(x) },
 };
 

@@ -92,9 +92,16 @@ export class Tape {
   /** A tensor of given numbers (rows, width), which is not learned. */
   constant(numbers, rows) {
     const x = this.tensor(rows, numbers.length / rows, false);
-    for (let row = 0; row < rows; row++)
-      this.numbers.set(numbers.slice(row * x.width, (row + 1) * x.width), x.at + row * x.cols);
+    this.write(x, numbers);
     return x;
+  }
+
+  /** Write the numbers of a tensor, given without its padding. */
+  write({ at, rows, width, cols }, numbers) {
+    if (width === cols) this.numbers.set(numbers, at);
+    else
+      for (let row = 0; row < rows; row++)
+        this.numbers.set(numbers.slice(row * width, (row + 1) * width), at + row * cols);
   }
 
   /** The numbers of a tensor without its padding, or (from "grad") its gradients. */
@@ -240,11 +247,11 @@ export class Tape {
   pick(x, table, rows, width) {
     const y = this.tensor(rows, width);
     const F = this.numbers;
-    const each = (visit) => table.forEach((from, i) => from >= 0 && visit(from, i));
-    each((from, i) => (F[y.at + i] = F[x.at + from]));
+    for (let i = 0; i < table.length; i++) if (table[i] >= 0) F[y.at + i] = F[x.at + table[i]];
     this.back?.push(() => {
       const G = this.numbers;
-      each((from, i) => (G[x.grad + from] += G[y.grad + i]));
+      for (let i = 0; i < table.length; i++)
+        if (table[i] >= 0) G[x.grad + table[i]] += G[y.grad + i];
     });
     return y;
   }

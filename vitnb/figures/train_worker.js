@@ -10,7 +10,8 @@
 //      for each racer; seconds: of training alone; accuracy and looks: for each racer, or null between two judgements.
 //      {id, lights}, {id, net}: what was asked for; net is what network() of vit.js takes. {id, error}: in words.
 import { lights } from "./lights.js";
-import { Trainer, evaluate, feeder, lrAt, pixelsOf, toLiveViT, unpack } from "./train.js";
+import { Net, toLiveViT } from "./net.js";
+import { Trainer, evaluate, feeder, lrAt, pixelsOf, unpack } from "./train.js";
 
 const PATIENCE = 100; // milliseconds between two messages
 const clock = () => performance.now();
@@ -80,7 +81,7 @@ const DO = {
     state.wake();
   },
   lights: ({ id, config, faults }) =>
-    postMessage({ id, lights: lights(new Trainer(config, { faults })) }),
+    postMessage({ id, lights: lights(new Net(config, { faults })) }),
   net: ({ id, racer }) => postMessage({ id, net: toLiveViT(state.nets[racer]) }),
 };
 
