@@ -54,7 +54,7 @@ def test_the_wheel_holds_every_file_of_the_figures(tmp_path):
     assert result.returncode == 0, result.stderr
     (wheel,) = tmp_path.glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
-    figures = (path for kind in ("js", "css") for path in (ROOT / "vitnb" / "figures").rglob(f"*.{kind}"))
+    figures = (path for kind in ("js", "css", "gz") for path in (ROOT / "vitnb" / "figures").rglob(f"*.{kind}"))
     needed = {path.relative_to(ROOT).as_posix() for path in figures}
     assert "vitnb/figures/kit/kit.css" in needed
     assert needed <= packed, f"not in the wheel: {sorted(needed - packed)}"

@@ -163,8 +163,9 @@ def test_images_are_packed_the_same_way_each_time_and_small(name):
     assert CONFIGS[name].img_size == meta["side"] and len(meta["classes"]) == CONFIGS[name].num_classes
 
 
-def test_packed_digits_are_scikit_learns():
+def test_packed_digits_are_scikit_learns_and_stored():
     digits, found = load_digits(), packed("digits")
+    assert found.bytes == (ROOT / "vitnb" / "figures" / "digits.gz").read_bytes()
     raw = np.frombuffer(gzip.decompress(found.bytes), np.uint8)
     pixels = np.stack([raw[: 1797 * 32] >> 4, raw[: 1797 * 32] & 15], 1).reshape(1797, 64)
     order = np.random.default_rng(0).permutation(1797)

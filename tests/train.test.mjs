@@ -291,6 +291,14 @@ test("the same seed twice gives the same bits, another seed others", () => {
   assert.notDeepEqual(run(1), first);
 });
 
+test("the bits are the same on every machine", () => {
+  const net = new Trainer(CONFIG, { seed: 7 });
+  for (let i = 0; i < 20; i++) net.step(...batch(), 1e-3);
+  const bytes = new Uint8Array(Float32Array.from(all(net)).buffer);
+  const hash = bytes.reduce((state, byte) => Math.imul(state ^ byte, 16777619), 2166136261);
+  assert.equal(hash >>> 0, 4182586176);
+});
+
 test("a race starts equal: with every fault the weights that are in both are the same", () => {
   const right = new Trainer(CONFIG);
   for (const name of Object.keys(FAULTS)) {
