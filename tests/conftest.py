@@ -1,4 +1,4 @@
-"""Fixtures of the page tests: the built site, a server for it, Chromium, and a page under watch."""
+"""Fixtures of the page tests, on top of pytest-playwright's: the built site, a server for it, a page under watch."""
 
 import os
 import threading
@@ -10,9 +10,10 @@ from urllib.parse import unquote, urlsplit
 
 import print_slides
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Request, Route, expect, sync_playwright
+from playwright.sync_api import BrowserContext, Locator, Page, Request, Route, expect
 
 ROOT = Path(__file__).resolve().parents[1]
+TRACES = ROOT / "_build" / "traces"
 HARMLESS = (
     "THEBE_JS_URL",  # the theme's own, on every page
     "Got invalid theme mode",  # likewise
@@ -69,6 +70,13 @@ class Watch:
         assert not self.errors, f"errors in the page: {self.errors}"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """In CI a page test that fails leaves a trace. Elsewhere it must be asked for: it takes half as long again."""
+    config.option.output = str(TRACES / os.environ.get("PYTEST_XDIST_WORKER", "main"))  # emptied when a process starts
+    if os.environ.get("CI") == "true" and config.option.tracing == "off":
+        config.option.tracing = "retain-on-failure"
+
+
 @pytest.fixture(scope="session")
 def site() -> Path:
     """The folder of the built book."""
@@ -87,38 +95,40 @@ def server(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser_type_launch_args(browser_type_launch_args: dict) -> dict:
     """The machine's own Chromium; without one the test is skipped, but never in CI."""
     program = print_slides.chromium()
     if program is None:
         message = "no Chromium on this machine: the page tests did not run"
         pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=print_slides.ARGUMENTS)
-        yield chromium
-        chromium.close()
+    return browser_type_launch_args | {"executable_path": program, "args": print_slides.ARGUMENTS}
+
+
+@pytest.fixture(scope="session")
+def base_url() -> None:
+    """No page is named by less than its address. (At the plugin's own fixture pytest warns.)"""
+
+
+@pytest.fixture(scope="session")
+def browser_context_args(browser_context_args: dict) -> dict:
+    """Nothing fades: axe would measure colours half-way."""
+    return browser_context_args | {"reduced_motion": "reduce"}
 
 
 @pytest.fixture
-def visit(browser: Browser, server: str, site: Path) -> Iterator[Callable[..., tuple[Page, Watch]]]:
+def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -> Callable[..., tuple[Page, Watch]]:
     """A function that opens a page of the book: visit("book/index.html", dark=True) -> page, watch.
 
     `watch.assert_clean()` says whether the page asked another host for
     something, missed a file or logged an error up to then.
     """
-    contexts = []
 
     def open_page(
         path: str, width: int = 1200, dark: bool = False, from_file: bool = False, touch: bool = False
     ) -> tuple[Page, Watch]:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900},
-            color_scheme="dark" if dark else "light",
-            reduced_motion="reduce",  # or axe measures colours half-way through a fade
-            has_touch=touch,
-        )
+        scheme = "dark" if dark else "light"
+        context = new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch)
         context.set_default_timeout(60_000)  # on a busy machine a page takes its time
-        contexts.append(context)
         home = f"{site.as_uri()}/" if from_file else server
         page = context.new_page()
         watch = Watch(page, home)
@@ -127,9 +137,7 @@ def visit(browser: Browser, server: str, site: Path) -> Iterator[Callable[..., t
         page.wait_for_load_state("networkidle")
         return page, watch
 
-    yield open_page
-    for context in contexts:
-        context.close()
+    return open_page
 
 
 @pytest.fixture
@@ -147,7 +155,12 @@ def live(visit: Callable[..., tuple[Page, Watch]]) -> Callable[..., tuple[Locato
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say on which data the notebooks ran."""
+    """Say where the traces of failed page tests are, and on which data the notebooks ran."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    noted = [note for report in reports for note in getattr(report, "user_properties", [])]
+    if traces := [path for name, path in noted if name == "playwright_trace"]:
+        terminalreporter.section("traces, each to be opened with: .venv/bin/playwright show-trace --port 0 TRACE")
+        terminalreporter.write("".join(f"{path}\n" for path in traces))
     if config.getoption("nbval_lax", default=False) and not config.option.collectonly:
         from vitnb import data
 

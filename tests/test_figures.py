@@ -291,14 +291,12 @@ def test_garbage_becomes_a_message_and_the_page_goes_on(live):
     assert_survives(figure, page, PAGE, GARBAGE)
 
 
-def test_without_scripts_there_is_the_still_picture(browser, server):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
+def test_without_scripts_there_is_the_still_picture(new_context, server):
+    page = new_context(java_script_enabled=False).new_page()
     page.goto(server + PAGE)
     still = page.locator(".live-figure img")
     still.scroll_into_view_if_needed()
     assert still.first.get_attribute("alt") and still.first.bounding_box()["width"] > 200
-    context.close()
 
 
 # ---- The page around the figures
@@ -361,15 +359,13 @@ def strangers(tmp_path_factory):
     return folder / "_build" / "html" / "book" / "one.html"
 
 
-def test_any_widget_runs_in_the_page(browser, strangers):
-    page = browser.new_page()
+def test_any_widget_runs_in_the_page(page, strangers):
     page.goto(strangers.as_uri())
     buttons = page.get_by_role("button", name=re.compile("clicked"))
     buttons.nth(1).wait_for()
     buttons.first.click()
     assert buttons.all_inner_texts() == ["clicked 1 of 5", "clicked 1 of 5"]  # shown twice, one model
     page.get_by_text("This figure could not start in your browser: out of paper.").wait_for()
-    page.close()
 
 
 def test_a_control_that_needs_python_shows_what_it_last_showed(strangers):
@@ -394,20 +390,18 @@ EXAMPLE = """async ([text, traits]) => {
 }"""
 
 
-def test_the_example_of_the_kit_lives(browser, tmp_path):
+def test_the_example_of_the_kit_lives(page, tmp_path):
     """What the README shows is a figure: it draws, and a step of its slider draws again."""
     kit = ROOT / "vitnb" / "figures" / "kit"
     shutil.copytree(kit, tmp_path / "kit")
     code = re.search(r"```js\n(.*?)```", (kit / "README.md").read_text(), re.DOTALL)[1]
     (tmp_path / "decay.js").write_text(code)
-    page = browser.new_page()
     page.evaluate(EXAMPLE, [module("decay.js", tmp_path), {"halves": [10, 50], "chosen": 0}])
     line = read_line(page.locator(".vf-axes"), "rate")
     assert line.xs[-1] == pytest.approx(100, abs=0.1) and line.ys[10] == pytest.approx(0.5, abs=1e-3)
     page.get_by_role("slider").press("ArrowRight")
     expect(page.get_by_role("status")).to_have_text("After 100 steps 0.25 of the rate is left.")
     assert read_line(page.locator(".vf-axes"), "rate").ys[50] == pytest.approx(0.5, abs=1e-3)
-    page.close()
 
 
 # ---- The gate

@@ -312,28 +312,19 @@ def book_page(sheet):
 
 
 @pytest.fixture
-def opened(browser):
+def opened(new_context):
     """A function that opens such a page: opened(path) -> figure, page, watch."""
-    contexts = []
 
     def visit(path: Path, width: int = 1000, dark: bool = False, touch: bool = False):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900},
-            color_scheme="dark" if dark else "light",
-            reduced_motion="reduce",
-            has_touch=touch,
-        )
-        contexts.append(context)
-        page = context.new_page()
+        scheme = "dark" if dark else "light"
+        page = new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch).new_page()
         watch = Watch(page, path.parent.as_uri())
         page.goto(path.as_uri())
         figure = page.locator(".live-figure")
         figure.locator(".vf:visible, .figure-failed").first.wait_for()
         return figure, page, watch
 
-    yield visit
-    for context in contexts:
-        context.close()
+    return visit
 
 
 # The figure draws in the next frame and speaks 0.2 s later; a clock of the page keeps the order on a busy machine.

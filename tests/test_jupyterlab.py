@@ -103,9 +103,9 @@ def wait_for(kernel, expression, wanted):
     assert found == wanted, expression
 
 
-def test_figures_and_python_hear_each_other(browser, lab):
+def test_figures_and_python_hear_each_other(new_context, lab):
     url, token, home = lab
-    context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
+    context = new_context(viewport={"width": 1400, "height": 1000})
     context.set_default_timeout(120_000)
     expect.set_options(timeout=30_000)
     page = context.new_page()
@@ -150,4 +150,3 @@ def test_figures_and_python_hear_each_other(browser, lab):
     wait_for(kernel, "bool(torch.allclose(torch.tensor(LiveViT.logits), right, atol=0.05))", True)  # float16 weights
     assert foreign == []
     kernel.stop_channels()
-    context.close()

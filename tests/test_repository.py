@@ -9,6 +9,7 @@ from pathlib import Path
 import notebooks
 import pytest
 import yaml
+from conftest import TRACES
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -34,6 +35,12 @@ def test_workflows_ask_for_no_more_than_they_need(path):
     used = [step["uses"] for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step]
     assert used
     assert all(re.fullmatch(r"actions/[\w-]+@v\d+", action) for action in used), used
+
+
+def test_ci_keeps_the_traces_of_page_tests_that_fail():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    [keep] = [step for step in workflow["jobs"]["test"]["steps"] if "upload-artifact" in step.get("uses", "")]
+    assert keep["if"] == "failure()" and ROOT / keep["with"]["path"] == TRACES
 
 
 def test_files_name_no_machine_and_no_package_host():

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pytest
 import torch
 import wasmtime
 from conftest import Watch
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -191,18 +190,15 @@ const send = (job) => worker.postMessage(job.data ? { ...job, data: { ...job.dat
 
 
 @pytest.fixture
-def worker(browser: Browser, tmp_path: Path) -> Iterator[tuple[Page, Watch]]:
+def worker(page: Page, tmp_path: Path) -> tuple[Page, Watch]:
     """A page from the disk in which the worker waits: send(job), and what it said."""
     digits, file = packed("digits"), tmp_path / "page.html"
     script = json.dumps(module("train_worker.js")).replace("</", "<\\/")
     file.write_text(PAGE % (base64.b64encode(digits.bytes).decode(), script))
-    context = browser.new_context()
-    page = context.new_page()
     page.set_default_timeout(120_000)  # on a busy machine
     watch = Watch(page, file.as_uri())
     page.goto(file.as_uri())
-    yield page, watch
-    context.close()
+    return page, watch
 
 
 def race(*racers: list[str], steps: int, **more: int) -> dict:
