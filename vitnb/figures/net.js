@@ -59,8 +59,8 @@ function sizes(config) {
     ["learned", "none"].includes(config.pos_embed);
   if (!fits || !known)
     throw new Error(
-      `The page cannot train ${JSON.stringify(config)}: it needs square gray images, patches of 4 n pixels, heads 4 n wide, ` +
-        "pre-norm, a cls token, and learned positions or none.",
+      `The page cannot train ${JSON.stringify(config)}: it needs square gray images, patches of 4 n pixels, ` +
+        "heads 4 n wide, pre-norm, a cls token, and learned positions or none.",
     );
   const N = grid * grid;
   const inner = Math.round(D * config.mlp_ratio);

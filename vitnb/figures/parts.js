@@ -2,7 +2,8 @@
 // The wrong versions have their names from vitnb.clinic, and do what they do there.
 //
 // t is the tape (tape.js); s are the sizes {B, N, T, D, h, d, side, patch, grid}: B images, N patches, T tokens,
-// width D, h heads of d numbers; s.normal() draws a number. Tensors are rows of numbers, image after image: tokens are (B T, D).
+// width D, h heads of d numbers; s.normal() draws a number. Tensors are rows of numbers, image after image, so that
+// tokens are (B T, D).
 
 /** A list of n integers, made by a function of their number. */
 const integers = (n, f) => Int32Array.from({ length: n }, (_, i) => f(i));

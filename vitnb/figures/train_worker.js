@@ -1,14 +1,19 @@
-// The worker of the race: several nets learn side by side, same seed, same batches, steps in turn, off the page's thread.
-// _base.module("train_worker.js") is its text: classic, since a page from the disk may not start a module worker.
+// The worker of the race: several nets learn side by side from the same seed on the same batches, steps in turn, off
+// the page's thread. Its text is _base.module("train_worker.js"): classic, since a page from the disk may not start a
+// module worker.
 //
-// In:  {do: "race", id, racers: [{config, faults}, ...], data, seed, steps, batch, every, watch}; a new race ends the old one.
-//      config is a ViTConfig's to_dict, faults are names of parts.js; data is {bytes (gzip), meta} of _train_data.py; every so many steps all test images are judged;
-//      watch is the test image whose attention is looked at, or null.
-//      {do: "pause"}, {do: "resume"}, {do: "stop"}
-//      {do: "lights", id, config, faults}, {do: "net", id, racer}
-// Out: {id, step, seconds, losses, accuracy, looks, last}: about ten a second. losses: those since the last message, a list
-//      for each racer; seconds: of training alone; accuracy and looks: for each racer, or null between two judgements.
-//      {id, lights}, {id, net}: what was asked for; net is what network() of vit.js takes. {id, error}: in words.
+// In, {do: ...}:
+//   race: id, racers [{config, faults}, ...], data {bytes, meta}, and if wanted seed, steps, batch, every, watch.
+//     A new race ends the old one. A config is a ViTConfig's to_dict, faults are names of parts.js, data is what
+//     _train_data.packed gives. Every so many steps all test images are judged; watch is the number of the test image
+//     whose attention is looked at.
+//   pause, resume, stop
+//   lights: id, config, faults. net: id, racer (its number in the race).
+// Out:
+//   {id, step, seconds, losses, accuracy, looks, last}, about ten a second. seconds are those of training alone; losses,
+//     a list for each racer, are those since the last message; accuracy and looks, one for each racer, or null between
+//     two judgements.
+//   {id, lights} or {id, net}: what was asked for; a net is what network() of vit.js takes. {id, error}: in words.
 import { lights } from "./lights.js";
 import { Net, toLiveViT } from "./net.js";
 import { Trainer, evaluate, feeder, lrAt, pixelsOf, unpack } from "./train.js";
