@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { logTicks, ticksOf } from "../vitnb/figures/kit/axes.js";
 import { inOrder } from "../vitnb/figures/kit/canvas.js";
 import { stepToken, tokenAt } from "../vitnb/figures/kit/grid.js";
+import { largest, meanOfHeads } from "../vitnb/figures/kit/maps.js";
 import { hundredths, list, number, percent, share, whole } from "../vitnb/figures/kit/words.js";
 
 test("ticks are round numbers inside the axis", () => {
@@ -69,4 +70,22 @@ test("shares in words", () => {
     "<0.1\u00a0%",
     "0.0\u00a0%",
   ]);
+});
+
+test("the largest number, the first of equals", () => {
+  assert.equal(largest([1, 3, 2]), 1);
+  assert.equal(largest(Float32Array.of(0.1, 0.5, 0.3, 0.5)), 1);
+  assert.equal(largest(Float32Array.of(0.25, 0.25, 0.25, 0.25)), 0);
+});
+
+test("the mean of the heads of a block and of a pooling", () => {
+  const [first, second] = [
+    [1, 0, 1, 0],
+    [0.5, 0.5, 1, 0],
+  ];
+  assert.deepEqual(
+    [...meanOfHeads(Float32Array.from([...first, ...second]), 2)],
+    [0.75, 0.25, 1, 0],
+  );
+  assert.deepEqual([...meanOfHeads(Float32Array.of(1, 0, 0.5, 0.5), 2)], [0.75, 0.25]);
 });

@@ -15,7 +15,7 @@ import {
   softmax,
 } from "../vitnb/figures/vit.js";
 
-import { largest, normalised, overlayRow, settings } from "../vitnb/figures/live_vit/state.js";
+import { normalised, overlayRow, settings } from "../vitnb/figures/live_vit/state.js";
 import { borderMean, imageSize, shrink, stroke } from "../vitnb/figures/live_vit/upload.js";
 
 const floats = (text) => new Float32Array(Uint8Array.from(Buffer.from(text, "base64")).buffer);
@@ -162,10 +162,6 @@ test("pixels are normalised channel by channel", () => {
   const bytes = Uint8Array.of(0, 255, 0, 255, 0, 255);
   assert.deepEqual([...normalised(bytes, 2, [0.5, 0, 1], [0.5, 1, 0.5])], [-1, 1, 0, 1, -2, 0]);
   assert.deepEqual([...normalised(bytes.subarray(0, 2), 2, [0.5], [0.25])], [-2, 2]);
-});
-
-test("the largest number", () => {
-  assert.equal(largest([1, 3, 2]), 1);
 });
 
 const file = process.env.REFERENCE;

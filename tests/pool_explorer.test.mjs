@@ -1,7 +1,7 @@
 // Run by Node: node --test tests/*.test.mjs
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { heaviest, honest, tileSide } from "../vitnb/figures/pool_explorer.js";
+import { honest, tileSide } from "../vitnb/figures/pool_explorer.js";
 
 test("the area of a tile is its share of the largest weight", () => {
   for (const [weight, largest] of [
@@ -12,11 +12,6 @@ test("the area of a tile is its share of the largest weight", () => {
   ])
     assert.ok(Math.abs(tileSide(weight, largest) ** 2 - weight / largest) < 1e-12);
   assert.equal(tileSide(0.5, 0.4), 1); // never beyond its cell
-});
-
-test("the heaviest patch, the first of equals", () => {
-  assert.equal(heaviest(Float32Array.of(0.1, 0.5, 0.3, 0.5)), 1);
-  assert.equal(heaviest(Float32Array.of(0.25, 0.25, 0.25, 0.25)), 0);
 });
 
 test("each pooling says whether its weights are exact", () => {

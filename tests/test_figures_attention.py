@@ -9,7 +9,7 @@ import nbformat
 import notebooks
 import pytest
 import torch
-from driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, assert_survives, drag, ink, touch
+from driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, assert_survives, drag, touch
 from playwright.sync_api import expect
 
 from vitnb import ViT, ViTConfig, inspection, record_attention
@@ -141,15 +141,60 @@ def assert_says(text, row, net=""):
     assert heard == pytest.approx(torch.special.entr(row).sum().exp().item(), abs=0.055)
 
 
-def place(canvas, token, state):
-    """Where a token lies on the canvas of a picture, in pixels of the page; above the patches is a strip for cls."""
-    box, (rows, cols) = canvas.bounding_box(), state["grid"]
-    high = 640 * state["shape"][1] / state["shape"][2]
-    strip, n = 84 * state["prefix"], token - state["prefix"]
-    if token < state["prefix"]:
-        return box["x"] + 20, box["y"] + 10
-    y = (strip + (n // cols + 0.5) * high / rows) / (strip + high)
-    return box["x"] + box["width"] * (n % cols + 0.5) / cols, box["y"] + box["height"] * y
+# How blue each pixel of canvases is, from 0 (paper) to 1, by the red in it; how blue each cls of the small maps is.
+SHADES = """(canvases, root) => {
+  const probe = root.appendChild(document.createElement("i"));
+  const red = name => {
+    probe.style.color = `var(--vf-${name})`;
+    return Number(getComputedStyle(probe).color.match(/[0-9.]+/)[0]);
+  };
+  const [paper, blue] = [red("paper"), red("blue")];
+  probe.remove();
+  return canvases.map(canvas => [...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data]
+    .filter((_, i) => i % 4 === 0).map(value => (value - paper) / (blue - paper)));
+}"""
+PARTS = "marks => marks.map(one => parseFloat(one.style.getPropertyValue('--vf-part')) / 100)"
+GRAY = "canvas => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0)"
+COLUMN = "map => [Number(map.dataset.layer), Number(map.dataset.column)]"
+
+
+def assert_drawn(figure, maps, token, layer, column, net=0):
+    """All drawings of one network show these maps (L, h, T, T): the picture, each small map, the matrix."""
+    L, heads, T, _ = maps.shape
+    full = 6 / T
+    columns = torch.cat([maps, maps.mean(1, keepdim=True)], dim=1)  # (L, h + 1, T, T)
+    rolled = torch.stack([inspection.rollout(list(maps[: n + 1, None]))[0] for n in range(L)])
+    columns = torch.cat([columns, rolled[:, None]], dim=1)  # (L, h + 2, T, T)
+    expect(figure.locator(".vf-attended").nth(net).locator(".vf-ring")).to_have_attribute("data-chosen", str(token))
+    row = columns[layer, column, token]
+    cells = figure.locator(".vf-attended").nth(net).locator("[data-cell]").all()
+    opacity = [float(cell.get_attribute("fill-opacity")) for cell in cells]
+    assert opacity == pytest.approx((0.88 * (row / full).clamp(max=1)).tolist(), abs=1e-3)
+    words = figure.locator(".vf-attended").nth(net).locator("text").all_text_contents()
+    assert words[0].startswith("cls ")
+    assert [float(word.removeprefix("cls ")) for word in words] == pytest.approx((100 * row).tolist(), abs=0.51)
+
+    root, table = figure.locator(".vf").first.element_handle(), figure.locator(".vf-heads").nth(net)
+    assert table.locator("[data-chosen]").evaluate_all(f"maps => maps.map({COLUMN})") == [[layer, column]]
+    parts = (columns[:, :, token] / full).clamp(max=1).flatten(0, 1)  # (L * (h + 2), T)
+    shown = torch.tensor(table.locator("canvas").evaluate_all(SHADES, root))
+    torch.testing.assert_close(shown, parts[:, 1:], atol=0.02, rtol=0)
+    assert table.locator("i").evaluate_all(PARTS) == pytest.approx(parts[:, 0].tolist(), abs=1e-3)
+
+    matrix = figure.locator(".vf-matrix").nth(net)
+    [shown] = matrix.locator("canvas").evaluate_all(SHADES, root)
+    wanted = (columns[layer, column] / full).clamp(max=1).flatten()
+    torch.testing.assert_close(torch.tensor(shown), wanted, atol=0.02, rtol=0)
+    ring = matrix.locator(".vf-ring")
+    assert [float(ring.get_attribute(name)[:-1]) for name in ("y", "height")] == pytest.approx(
+        [100 * token / T, 100 / T]
+    )
+
+
+def place(figure, token):
+    """The middle of a token's cell over the picture, in pixels of the page."""
+    box = figure.locator(f".vf-attended [data-cell='{token}']").first.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
@@ -157,30 +202,33 @@ def test_attention_explorer_by_mouse_and_key(live, from_file):
     number, state = stored(PAGE)
     maps = torch_maps(state, inspection.trained())[state["picture"]]
     figure, page, watch = live(PAGE, number, from_file=from_file)
-    canvas, small, matrix = (figure.locator("canvas").nth(n) for n in range(3))
+    canvas, small, matrix = (figure.locator(".vf-pad").nth(n) for n in range(3))
     says = figure.get_by_role("status")
     layer, head = state["layer"], state["head"]
-    before = ink(figure)
+    assert_drawn(figure, maps, state["token"], layer, head)
     canvas.scroll_into_view_if_needed()
-    page.mouse.move(*place(canvas, 12, state))
+    page.mouse.move(*place(figure, 12))
     expect(says).to_contain_text("token 12 (row 2, column 3) takes in")
     assert_says(says.inner_text(), maps[layer, head, 12])
-    assert all(now != then for now, then in zip(ink(figure), before, strict=True))
-    page.mouse.move(*place(canvas, 0, state))
+    assert_drawn(figure, maps, 12, layer, head)
+    page.mouse.move(*place(figure, 0))
     expect(says).to_contain_text("What token 0 (cls) takes in")
     assert_says(says.inner_text(), maps[layer, head, 0])
-    page.mouse.move(*place(canvas, 11, state))
+    assert_drawn(figure, maps, 0, layer, head)
+    page.mouse.move(*place(figure, 11))
     page.mouse.down()
     page.mouse.up()
-    small.scroll_into_view_if_needed()
-    box = small.bounding_box()  # columns: four heads, mean, rollout; the pointer has left the picture, the press stays
-    page.mouse.click(box["x"] + box["width"] * (44 + 3.4 * 99.3) / 640, box["y"] + box["height"] * 0.6)
+    page.mouse.move(*place(figure, 5))
+    expect(says).to_contain_text("token 5 (row 1, column 0) takes in")
+    small.locator("[data-layer='2'][data-column='3']").click()  # the pointer has left the picture, the press stays
     expect(says).to_contain_text("head 3 of layer 2. What token 11 (row 2, column 2)")
     assert_says(says.inner_text(), maps[2, 3, 11])
+    assert_drawn(figure, maps, 11, 2, 3)
     small.focus()
     page.keyboard.press("ArrowRight")
     expect(says).to_contain_text("the mean of 4 heads in layer 2")
     assert_says(says.inner_text(), maps[2, :, 11].mean(0))
+    assert_drawn(figure, maps, 11, 2, 4)
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     expect(says).to_contain_text("the rollout through layers 0 to 3")
@@ -192,14 +240,17 @@ def test_attention_explorer_by_mouse_and_key(live, from_file):
     page.keyboard.press("ArrowLeft")
     expect(says).to_contain_text("What token 9 (row 2, column 0)")
     assert_says(says.inner_text(), rolled[9])
-    before = ink(figure)
+    assert_drawn(figure, maps, 9, 3, 5)
     layers = figure.locator("input[type=range]").nth(1)
     layers.scroll_into_view_if_needed()
     drag(layers, 1, 0)
     expect(says).to_contain_text("layers 0 to 0")
-    assert ink(figure) != before
+    assert_drawn(figure, maps, 9, 0, 5)
     figure.locator("input[type=radio]").first.check()
     expect(says).to_contain_text(state["names"][0])
+    assert_drawn(figure, torch_maps(state, inspection.trained())[0], 9, 0, 5)
+    shown = bytes(figure.locator("canvas").first.evaluate(GRAY))
+    assert shown == state["pixels"][: len(shown)] and len(shown) == math.prod(state["shape"])
     watch.assert_clean()
 
 
@@ -213,12 +264,15 @@ def test_two_networks_are_shown_alike(live):
     says = figure.get_by_role("status")
     figure.locator("input[type=range]").first.fill("6")
     expect(says).to_contain_text("What token 6")
-    for name, net in zip(state["networks"], nets, strict=True):
+    column = [f"head {n}" for n in range(state["sizes"][1])] + ["mean", "rollout"]
+    column = column.index(f"head {state['head']}" if state["show"] == "head" else state["show"])
+    for number, (name, net) in enumerate(zip(state["networks"], nets, strict=True)):
         maps = torch_maps(state, net)[state["picture"]]
         rolled = inspection.rollout(list(maps[: state["layer"] + 1, None]))[0, 6]
         shown = {"head": maps[state["layer"], state["head"], 6], "rollout": rolled}
         shown["mean"] = maps[state["layer"], :, 6].mean(0)
         assert_says(says.inner_text(), shown[state["show"]], name)
+        assert_drawn(figure, maps, 6, state["layer"], column, number)
     watch.assert_clean()
 
 
@@ -227,13 +281,13 @@ def test_two_networks_are_shown_alike(live):
 def test_attention_explorer_by_touch_on_a_phone(live, dark, page_name):
     number, state = stored(page_name)
     figure, page, watch = live(page_name, number, width=390, touch=True, dark=dark)
-    says, before = figure.get_by_role("status"), ink(figure)
-    touch(figure.locator("canvas").first, 0.1, 0.95)
+    says, maps = figure.get_by_role("status"), torch_maps(state, inspection.trained())[state["picture"]]
+    touch(figure.locator(".vf-pad").first, 0.1, 0.95)
     expect(says).to_contain_text("token 13 (row 3, column 0)")
-    assert ink(figure) != before
     touch(figure.locator("input[type=range]").nth(1), 0.98, 0.5)
     figure.get_by_label("rollout", exact=True).tap()
     expect(says).to_contain_text("the rollout through layers 0 to 3")
+    assert_drawn(figure, maps, 13, 3, 5)
     assert_fits_a_phone(page, watch)
 
 
@@ -241,7 +295,7 @@ def test_attention_explorer_by_touch_on_a_phone(live, dark, page_name):
 def test_attention_explorer_is_accessible_and_follows_the_theme(live, dark):
     number, _ = stored(PAGE)
     figure, page, watch = live(PAGE, number, dark=dark)
-    figure.locator("canvas").nth(1).focus()
+    figure.locator(".vf-heads").focus()
     page.keyboard.press("ArrowDown")
     watch.assert_clean()
     assert_sound(page)

@@ -27,7 +27,7 @@ FIGURES = {
     "PositionExplorer": ("()", ".vf-pad", "ArrowDown", ("place", 4), "place = 6", "Place 6 of 0 to 15"),
     "AttentionExplorer": (
         "(model, pictures, names)",
-        "canvas >> nth=0",
+        ".vf-pad >> nth=0",
         "ArrowRight",
         ("token", 1),
         "token = 12",

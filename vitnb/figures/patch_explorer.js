@@ -3,7 +3,7 @@ import { picture } from "./kit/canvas.js";
 import { choice, pointable, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, s, sentence, soft } from "./kit/dom.js";
 import { figure, needBytes } from "./kit/figure.js";
-import { boxOf, per, ringOf } from "./kit/grid.js";
+import { boxOf, overlay, per, ringOf } from "./kit/grid.js";
 import { list, number, percent, whole } from "./kit/words.js";
 
 /** The patch sides that divide both sides of a picture, up to half the shorter one. */
@@ -54,11 +54,7 @@ const LEAST = 5; // around a patch of fewer pixels on the screen there is no roo
 
 /** One of the two columns: the whole picture, the token as a square, the token as a vector, each with marks over it. */
 function makeColumn(title) {
-  const [image, square, strip] = ["vf-cut", "vf-square", "vf-strip"].map((name) => {
-    const [canvas, svg] = [h("canvas"), s("svg", { role: "img" })];
-    const node = h("div", { className: `vf-grid vf-over ${name}` }, canvas, svg);
-    return { node, canvas, svg };
-  });
+  const [image, square, strip] = ["vf-cut", "vf-square", "vf-strip"].map(overlay);
   const caption = soft();
   const token = h("div", { className: "vf-token" }, square.node, h("div", {}, strip.node, caption));
   return { node: h("div", {}, heading(title), image.node, token), image, square, strip, caption };

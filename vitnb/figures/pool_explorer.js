@@ -4,6 +4,7 @@ import { choice } from "./kit/controls.js";
 import { controls, facts, h, heading, sentence, soft } from "./kit/dom.js";
 import { figure, floats, needBytes, needIndex } from "./kit/figure.js";
 import { patchGrid } from "./kit/grid.js";
+import { largest } from "./kit/maps.js";
 import { hundredths, list, placeOf, share } from "./kit/words.js";
 
 /** What a kind of pooling says of its weights: exact or not, and why. */
@@ -21,11 +22,6 @@ export function honest(kind, heads, tokens, own) {
 /** The side of a tile, from 0 to 1, whose area is to the whole as a weight to the largest. */
 export function tileSide(weight, largest) {
   return Math.sqrt(Math.min(Math.max(weight / largest, 0), 1));
-}
-
-/** The place of the largest number. */
-export function heaviest(row) {
-  return row.reduce((best, weight, i) => (weight > row[best] ? i : best), 0);
 }
 
 const KINDS = ["cls", "mean", "attn"];
@@ -93,10 +89,10 @@ function build({ model, root, put }) {
     pictures.show(index);
     switches.show(pool);
     const all = pools.map((_, n) => rowOf(n, index));
-    const largest = Math.max(...all.map((row) => Math.max(...row.subarray(1))));
+    const most = Math.max(...all.map((row) => Math.max(...row.subarray(1))));
     const row = all[pool].subarray(1);
     const cells = Array.from(row, (weight) => ({
-      size: tileSide(weight, largest),
+      size: tileSide(weight, most),
       word: hundredths(weight),
     }));
     picture(pixels.subarray(index * area, (index + 1) * area), shape, canvas);
@@ -109,13 +105,13 @@ function build({ model, root, put }) {
     tiles.show({ chosen: patch, cells, label: how });
 
     title.textContent = `By ${pools[pool]}`;
-    const best = heaviest(row);
-    const most = row.every((weight) => weight === row[0])
+    const best = largest(row);
+    const top = row.every((weight) => weight === row[0])
       ? "All patches count alike"
       : `Most counts ${placeOf(best, cols)}, ${share(row[best])}`;
     says.textContent =
       `${names[index]}, read by ${pools[pool]}: the network answers ${answers[pool][index]}. ` +
-      `${most}; the patch in ${place} counts ${share(row[patch])}.`;
+      `${top}; the patch in ${place} counts ${share(row[patch])}.`;
     note.textContent = honest(kinds[pool], heads[pool], N, all[pool][0]);
     const about = (n) => (kinds[n] === "cls" ? "about " : "");
     const fact = (name, n) => [`${name}, this patch`, about(n) + share(all[n][1 + patch])];

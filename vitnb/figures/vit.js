@@ -1,6 +1,7 @@
 // The Vision Transformer of vitnb in plain JavaScript: pixels in; logits, tokens and every attention map out.
 // No library, no network. The letters are the book's: N patches, T tokens, D width, h heads, L blocks.
 // Arrays are flat, row by row, like torch's.
+import { meanOfHeads } from "./kit/maps.js";
 
 /** Turn float16 numbers, two bytes each, into float32. */
 export function decodeHalf(bytes) {
@@ -414,14 +415,6 @@ function scatterPool(map, h, seat, T) {
   for (let head = 0; head < h; head++)
     seat.forEach((token, i) => (all[head * T + token] = map[head * seat.length + i]));
   return all;
-}
-
-/** The mean of the heads of one block, (h, T, T) -> (T, T), or of the pooling, (h, T) -> (T). */
-export function meanOfHeads(map, h) {
-  const mean = new Float32Array(map.length / h);
-  for (let start = 0; start < map.length; start += mean.length)
-    for (let i = 0; i < mean.length; i++) mean[i] += map[start + i] / h;
-  return mean;
 }
 
 /**

@@ -77,7 +77,8 @@ export function toggle(text, onpick) {
  * onstep(dx, dy, event) gets a step of an arrow key. A finger that moves up or down scrolls the page.
  */
 export function pointable(element, onpoint, onstep) {
-  const attributes = { tabindex: 0, role: "application", class: "vf-pad", ...KEYS };
+  const attributes = { tabindex: 0, role: "application", ...KEYS };
+  element.classList.add("vf-pad");
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   const point = (event) => {
     const box = element.getBoundingClientRect();

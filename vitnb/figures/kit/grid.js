@@ -35,47 +35,71 @@ export function ringOf(place, chosen, tag = "rect") {
   return ["vf-halo", "vf-ring"].map(ring);
 }
 
+/** A picture yet to be drawn, and marks over it: node, canvas and svg. */
+export function overlay(className) {
+  const [canvas, svg] = [h("canvas"), s("svg", { role: "img" })];
+  return {
+    node: h("div", { className: `vf-grid vf-over ${className}` }, canvas, svg),
+    canvas,
+    svg,
+  };
+}
+
+const STRIP = 0.13; // so high is the strip for cls, in parts of the width
+
 /**
  * A grid of cells. Places are per cents of it, so words and lines keep their size on every screen.
- * Over a picture (a canvas) it has white lines; with onpick(cell, event) one chooses a cell, else it is an image.
+ * Over a picture (a canvas) it has white lines, and with prefix 1 a strip for cell 0, cls, above the picture.
+ * With onpick(cell, event) one chooses a cell, else it is an image.
  * node, and show({ cells, chosen, label }), a cell being { color, opacity, word, size } or null, size a share of its side.
  */
-export function patchGrid({ rows, cols, over, onpick }) {
+export function patchGrid({ rows, cols, over, prefix = 0, onpick }) {
   let now = 0;
   const svg = s("svg", { role: "img" });
   const shape = [rows, cols];
+  const strip = prefix ? STRIP / (STRIP + over.height / over.width) : 0; // in parts of the height
   const pick = (cell, event) => onpick((now = cell), event); // two keys may come before the next drawing
   if (onpick)
     pointable(
       svg,
-      (x, y, event) => pick(tokenAt(x, y, shape, 0, 0), event),
-      (dx, dy, event) => pick(stepToken(now, dx, dy, shape, 0), event),
+      (x, y, event) => pick(tokenAt(x, y, shape, prefix, strip), event),
+      (dx, dy, event) => pick(stepToken(now, dx, dy, shape, prefix), event),
     );
   const node = h("div", { className: over ? "vf-grid vf-over" : "vf-grid" }, over ?? "", svg);
   node.style.setProperty("--vf-cols", cols);
   if (!over) node.style.aspectRatio = `${cols} / ${rows}`;
+  if (prefix) node.style.paddingTop = per(STRIP);
 
-  const middle = (n) => [((n % cols) + 0.5) / cols, (Math.floor(n / cols) + 0.5) / rows];
+  const [wide, high] = [1 / cols, (1 - strip) / rows];
+  const place = (n) => {
+    if (n < prefix) return [0, 0, Math.max(wide, 0.3), 0.86 * strip];
+    const patch = n - prefix;
+    return [(patch % cols) * wide, strip + Math.floor(patch / cols) * high, wide, high];
+  };
   const box = (n, size = 1) => {
-    const [[x, y], width, height] = [middle(n), size / cols, size / rows];
-    return boxOf(x - width / 2, y - height / 2, width, height);
+    const [[x, y, width, height], edge] = [place(n), (1 - size) / 2];
+    return boxOf(x + edge * width, y + edge * height, size * width, size * height);
   };
   const shade = (n, { color, opacity, size } = {}) => {
     const fill = color ? `var(--vf-${color})` : "none";
     return s("rect", { ...box(n, size), "data-cell": n, fill, "fill-opacity": opacity });
   };
   const word = (n, text) => {
-    const [x, y] = middle(n).map(per);
-    return s("text", { x, y, "text-anchor": "middle", "dominant-baseline": "central" }, text);
+    const [x, y, width, height] = place(n);
+    const middle = { x: per(x + width / 2), y: per(y + height / 2) };
+    return s("text", { ...middle, "text-anchor": "middle", "dominant-baseline": "central" }, text);
   };
 
-  function show({ cells = Array(rows * cols).fill(null), chosen, label }) {
+  function show({ cells = Array(prefix + rows * cols).fill(null), chosen, label }) {
     now = chosen;
     svg.setAttribute("aria-label", label);
     const roomy = !(svg.clientWidth / cols < NARROWEST);
     const shades = cells.map((cell, n) => shade(n, cell ?? {}));
-    const words = cells.map((cell, n) => (cell?.word && roomy ? word(n, cell.word) : ""));
-    svg.replaceChildren(...shades, ...words, ...ringOf(box(chosen), chosen));
+    const words = cells.map((cell, n) =>
+      cell?.word && (roomy || n < prefix) ? word(n, cell.word) : "",
+    );
+    const ground = prefix ? [s("rect", { ...box(0), class: "vf-cls" })] : [];
+    svg.replaceChildren(...ground, ...shades, ...words, ...ringOf(box(chosen), chosen));
   }
   return { node, show };
 }

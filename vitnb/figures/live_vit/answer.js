@@ -1,8 +1,8 @@
 // What the network answers: a bar for each class, and where it stood for the untouched picture.
 import { h, heading, soft } from "../kit/dom.js";
+import { largest } from "../kit/maps.js";
 import { share } from "../kit/words.js";
 import { softmax } from "../vit.js";
-import { largest } from "./state.js";
 
 const MOST = 10; // of more classes the most probable are shown
 

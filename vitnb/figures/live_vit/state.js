@@ -1,6 +1,7 @@
 // What the reader has set, made to fit the network; and the rows of its maps that this asks for.
 import { bytes } from "../kit/figure.js";
-import { meanOfHeads, rollout } from "../vit.js";
+import { meanOfHeads } from "../kit/maps.js";
+import { rollout } from "../vit.js";
 
 export const MODES = { hide: "hides it", look: "looks from it", draw: "draws" };
 export const OVERLAYS = {
@@ -13,11 +14,6 @@ export const OVERLAYS = {
 /** The whole number from low to high that is nearest; low for what is no number. */
 export function within(value, low, high) {
   return Math.min(high, Math.max(low, Math.round(Number(value)) || 0));
-}
-
-/** The place of the largest number. */
-export function largest(numbers) {
-  return numbers.reduce((best, value, i) => (value > numbers[best] ? i : best), 0);
 }
 
 /** What the reader has set, made to fit the network: whatever was stored or sent, a picture can be drawn. */

@@ -1,5 +1,5 @@
 // The tokens themselves, block by block: each a row of numbers, its patch beside it.
-import { color, rgb } from "../kit/canvas.js";
+import { color, palette, shades } from "../kit/canvas.js";
 import { slider } from "../kit/controls.js";
 import { controls, h, soft } from "../kit/dom.js";
 import { count } from "./speech.js";
@@ -23,16 +23,10 @@ export function tokenPanel({ net, root, put, names }, board) {
   });
 
   function showNumbers(numbers) {
-    const [paper, plus, minus] = ["paper", "blue", "mark"].map((name) => rgb(root, name));
     const spread =
       2.5 * Math.sqrt(numbers.reduce((sum, x) => sum + x * x, 0) / numbers.length) || 1;
-    const image = new ImageData(D, T);
-    numbers.forEach((x, i) => {
-      const end = x < 0 ? minus : plus;
-      const part = Math.min(1, Math.abs(x) / spread);
-      image.data.set([...paper.map((value, c) => value + (end[c] - value) * part), 255], 4 * i);
-    });
-    matrix.getContext("2d").putImageData(image, 0, 0);
+    const parts = numbers.map((x) => x / spread);
+    shades(matrix, parts, [T, D], palette(root));
   }
 
   function showPatches(now) {
