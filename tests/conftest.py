@@ -10,10 +10,11 @@ from urllib.parse import unquote, urlsplit
 
 import print_slides
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, Request, Route, expect
+from playwright.sync_api import BrowserContext, Locator, Page, Request, expect
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "_build" / "traces"
+ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"  # JupyterLab's is localhost
 HARMLESS = (
     "THEBE_JS_URL",  # the theme's own, on every page
     "Got invalid theme mode",  # likewise
@@ -38,19 +39,16 @@ class Watch:
         self.missing: list[str] = []
         self.errors: list[str] = []
         self.home = home
-        page.route("**/*", self.guard)
+        page.on("request", self.note_request)
         page.on("response", lambda answer: self.missing.append(answer.url) if answer.status >= 400 else None)
         page.on("requestfailed", self.note_failure)
         page.on("pageerror", lambda error: self.note(str(error)))
         page.on("console", lambda message: self.note(message.text) if message.type == "error" else None)
 
-    def guard(self, route: Route) -> None:
-        """Let through what comes from the book itself; record and stop all else."""
-        if route.request.url.startswith((self.home, "data:", "blob:")):
-            route.continue_()
-        else:
-            self.foreign.append(route.request.url)
-            route.abort()
+    def note_request(self, request: Request) -> None:
+        """Record what does not come from the book itself. (The browser finds no other host.)"""
+        if not request.url.startswith((self.home, "data:", "blob:")):
+            self.foreign.append(request.url)
 
     def note_failure(self, request: Request) -> None:
         """Record a file that is not there. (Chromium preloads no font from file://; harmless.)"""
@@ -101,7 +99,7 @@ def browser_type_launch_args(browser_type_launch_args: dict) -> dict:
     if program is None:
         message = "no Chromium on this machine: the page tests did not run"
         pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
-    return browser_type_launch_args | {"executable_path": program, "args": print_slides.ARGUMENTS}
+    return browser_type_launch_args | {"executable_path": program, "args": [*print_slides.ARGUMENTS, ALONE]}
 
 
 @pytest.fixture(scope="session")

@@ -52,6 +52,16 @@ def test_page_is_light_to_load_whole_and_accessible(visit, path, dark):
     assert_sound(page, "article")
 
 
+def test_a_request_to_another_host_fails_and_is_noted(visit, server):
+    page, watch = visit("search.html")
+    other = server.replace("127.0.0.1", "another.localhost")  # Chromium would find it on this machine
+    fetched = "url => fetch(url, { mode: 'no-cors' }).then(() => 'came', () => 'failed')"
+    assert [page.evaluate(fetched, url) for url in (server, other)] == ["came", "failed"]
+    assert watch.foreign == [other]
+    with pytest.raises(AssertionError, match="requests to other hosts.*another"):
+        watch.assert_clean()
+
+
 def test_a_pale_piece_of_code_among_thousands_is_seen(visit):
     page, _ = visit(PAGES[1])
     page.evaluate(UNFOLD)
