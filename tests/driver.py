@@ -1,5 +1,6 @@
 """How the tests drive a live figure in a page, and what every figure must stand."""
 
+import json
 import re
 from types import SimpleNamespace
 
@@ -109,15 +110,35 @@ def assert_follows_the_theme(figure, page, dark):
     assert_sound(page)
 
 
+FRAME = re.compile(r'<div class="live-figure .*?</script></div>', re.DOTALL)
+STORED = re.compile(r'(?<=widget-state\+json">).*?(?=</script>)', re.DOTALL)
+
+
 def assert_survives(figure, page, path, garbage):
-    """Each damage to the stored state, {words: (pattern, replacement)}, becomes a message; the page goes on."""
-    whole, served = page.request.get(page.url).text(), {}
-    page.route(f"**/{path}", lambda route: route.fulfill(content_type="text/html", **served))
-    for words, (sound, damaged) in garbage.items():
-        served["body"], times = re.subn(sound, damaged, whole)
+    """Each damage to the stored state, {words: (pattern, replacement)}, becomes a message; the page goes on.
+
+    One page shows the figure with every damage, each with a state of its own, and at last without any.
+    """
+    whole = page.request.get(page.url).text()
+    number = figure.evaluate("frame => [...document.querySelectorAll('.live-figure')].indexOf(frame)")
+    place, stored, frames = FRAME.findall(whole)[number], json.loads(STORED.search(whole)[0]), []
+    for sound, damaged in [*garbage.values(), (r"\A", "")]:
+        html, times = re.subn(sound, damaged, whole)
         assert times == 1, f"{sound} stands {times} times in the page"
-        page.reload()
-        figure.scroll_into_view_if_needed()
-        expect(figure).to_contain_text(words)
-        assert page.locator("article h1").count() == 1
+        frame = FRAME.findall(html)[number]
+        model = re.search(r'(?<="model_id": ")\w+', frame)[0]
+        if state := json.loads(STORED.search(html)[0])["state"].get(model):
+            stored["state"][f"{model}-{len(frames)}"] = state
+        frames.append(frame.replace(f'"{model}"', f'"{model}-{len(frames)}"'))
+    body = STORED.sub(lambda _: json.dumps(stored).replace("</", "<\\/"), whole).replace(place, "\n".join(frames))
+    page.route(f"**/{path}", lambda route: route.fulfill(content_type="text/html", body=body))
+    page.reload()
+    for shown, words in enumerate(garbage, number):
+        failed = page.locator(".live-figure").nth(shown)
+        failed.scroll_into_view_if_needed()
+        expect(failed).to_contain_text(words)
+    alive = page.locator(".live-figure").nth(number + len(garbage))
+    alive.scroll_into_view_if_needed()
+    expect(alive.locator(".vf").first).to_be_visible()
+    assert page.locator("article h1").count() == 1
     assert_sound(page)
