@@ -1,11 +1,11 @@
-# make book | slides | test | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
+# make book | slides | test | traces | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
 PYTHON ?= python3
 BIN := .venv/bin
 NAME ?=
 JS := $(wildcard vitnb/figures/*.js vitnb/figures/*/*.js book/assets/*.js tests/*.mjs)
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=300
 
-.PHONY: book slides test jax gpu notebooks lint format lab results clean lock
+.PHONY: book slides test traces jax gpu notebooks lint format lab results clean lock
 
 book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
@@ -19,6 +19,10 @@ slides: book
 # One thread each: two processes with two threads each train three times slower on two cores.
 test: lint book
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest book tests $(NBVAL) -n 2 --dist loadfile --no-loadscope-reorder
+
+# What failed, once more, with a trace of each page test that fails again.
+traces: .venv/ready
+	@$(BIN)/python -m pytest tests --lf --lfnf none --tracing retain-on-failure
 
 # The appendix on JAX: what it needs is large, and nothing else needs it.
 jax: .venv/jax

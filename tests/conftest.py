@@ -69,10 +69,8 @@ class Watch:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In CI a page test that fails leaves a trace. Elsewhere it must be asked for: it takes half as long again."""
+    """Traces lie where git ignores them. `make traces` asks for some: with them a page test takes half as long again."""
     config.option.output = str(TRACES / os.environ.get("PYTEST_XDIST_WORKER", "main"))  # emptied when a process starts
-    if os.environ.get("CI") == "true" and config.option.tracing == "off":
-        config.option.tracing = "retain-on-failure"
 
 
 @pytest.fixture(scope="session")
