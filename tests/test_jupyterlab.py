@@ -52,6 +52,7 @@ FIGURES = {
         "hidden = [5, 6]",
         "2 of 16 patches painted grey",
     ),
+    "TrainRace": ("()", "label:has-text('Seed') select", "ArrowDown", ("seed", 1), "bet = 'yours'", "Press Train."),
 }
 
 

@@ -12,6 +12,7 @@ from vitnb.figures.patch_explorer import PatchExplorer
 from vitnb.figures.pool_explorer import PoolExplorer
 from vitnb.figures.position_explorer import PositionExplorer
 from vitnb.figures.recipe_explorer import RecipeExplorer
+from vitnb.figures.train_race import TrainRace
 
 __all__ = [
     "AttentionExplorer",
@@ -22,4 +23,5 @@ __all__ = [
     "PoolExplorer",
     "PositionExplorer",
     "RecipeExplorer",
+    "TrainRace",
 ]

@@ -8,12 +8,13 @@
 //     _train_data.packed gives. Every so many steps all test images are judged; watch is the number of the test image
 //     whose attention is looked at.
 //   pause, resume, stop
-//   lights: id, config, faults. net: id, racer (its number in the race).
+//   lights: id, config, faults. net: id, racer (its number in the race). images: id, data, first (so many test images).
 // Out:
 //   {id, step, seconds, losses, accuracy, looks, last}, about ten a second. seconds are those of training alone; losses,
 //     a list for each racer, are those since the last message; accuracy and looks, one for each racer, or null between
 //     two judgements.
-//   {id, lights} or {id, net}: what was asked for; a net is what network() of vit.js takes. {id, error}: in words.
+//   {id, lights}, {id, net} or {id, images, labels}: what was asked for; a net is what network() of vit.js takes.
+//   {id, error}: in words.
 import { lights } from "./lights.js";
 import { Net, toLiveViT } from "./net.js";
 import { Trainer, evaluate, feeder, lrAt, pixelsOf, unpack } from "./train.js";
@@ -74,7 +75,18 @@ async function race(job) {
   }
 }
 
+async function images({ id, data, first }) {
+  const { test } = await open(data);
+  const area = test.images.length / test.labels.length;
+  postMessage({
+    id,
+    images: test.images.slice(0, first * area),
+    labels: test.labels.slice(0, first),
+  });
+}
+
 const DO = {
+  images,
   race,
   pause: () => (state.paused = true),
   resume: () => {

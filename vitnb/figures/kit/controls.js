@@ -47,10 +47,14 @@ export function choice(legend, words, onpick) {
   };
 }
 
-/** A labelled list that folds, for more choices than a row holds: node, and show(index). */
+/** A labelled list that folds, for more choices than a row holds, each a word or [word, group]: node, and show(index). */
 export function select(label, words, onpick) {
   const list = h("select", { onchange: () => onpick(Number(list.value)), ...KEYS });
-  list.append(...words.map((word, value) => h("option", { value }, word)));
+  words.forEach((one, value) => {
+    const [word, group] = [one].flat();
+    if (group && list.lastChild?.label !== group) list.append(h("optgroup", { label: group }));
+    (group ? list.lastChild : list).append(h("option", { value }, word));
+  });
   return {
     node: h("label", { className: "vf-select" }, label, list),
     show: (index) => (list.value = String(index)),

@@ -55,7 +55,7 @@ function onTheme(again) {
  * The module of a figure. build({ model, root, put, complain }) fills root and returns draw(), which is called
  * at once, after each change of a trait and when the page turns dark or light (for canvases; all else is CSS).
  * put({ trait: value }) changes traits; complain(text) says what went wrong. An error in build or draw becomes
- * a text in the figure.
+ * a text in the figure. draw.end(), where there is one, is called when the figure goes.
  */
 export function figure(build) {
   function render({ model, el }) {
@@ -105,6 +105,7 @@ export function figure(build) {
     const stop = onTheme(again);
     return () => {
       stop();
+      draw.end?.();
       arrival.disconnect();
       model.off("change", again);
     };

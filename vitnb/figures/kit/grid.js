@@ -99,7 +99,8 @@ export function patchGrid({ rows, cols, over, prefix = 0, onpick }) {
       cell?.word && (roomy || n < prefix) ? word(n, cell.word) : "",
     );
     const ground = prefix ? [s("rect", { ...box(0), class: "vf-cls" })] : [];
-    svg.replaceChildren(...ground, ...shades, ...words, ...ringOf(box(chosen), chosen));
+    const ring = chosen === undefined ? [] : ringOf(box(chosen), chosen);
+    svg.replaceChildren(...ground, ...shades, ...words, ...ring);
   }
   return { node, show };
 }

@@ -1,0 +1,98 @@
+// What LiveViT does with its traits, for its own module and for figures that open a network in it.
+import { h, sentence, soft } from "../kit/dom.js";
+import { bytes } from "../kit/figure.js";
+import { forward, network } from "../vit.js";
+import { answerPanel } from "./answer.js";
+import { easelPanel } from "./easel.js";
+import { headPanel } from "./heads.js";
+import { picturePanel } from "./pictures.js";
+import { speaker, strangers } from "./speech.js";
+import { normalised, overlayRow, settings } from "./state.js";
+import { switchPanel } from "./switches.js";
+import { tokenPanel } from "./tokens.js";
+
+/** The figure on the traits of LiveViT; its weights are float16, or a Float32Array as it is. */
+export function buildLiveViT({ model, root, put }) {
+  const get = (name) => model.get(name);
+  const net = network(get("config"), get("layout"), weightsOf(get("weights")));
+  const stored = bytes(get("pictures"));
+  const area = net.channels * net.height * net.width;
+  if (stored.length % area)
+    throw Error(`its pictures should take ${area} bytes each and take ${stored.length}`);
+  const [classes, shown, labels] = ["classes", "picture_classes", "labels"].map(get);
+  if (classes.length !== net.classes)
+    throw Error(`it has ${net.classes} logits and ${classes.length} class names`);
+  const known = shown.join() === classes.join(); // do the pictures show what the network was trained on?
+  const names = speaker({ net, classes, shown, labels });
+  const state = () => settings(get, net, stored);
+  const bench = { net, root, get, put, state, stored, classes, labels, known, names };
+
+  const [pictures, switches, easel, heads, answer] = [
+    picturePanel,
+    switchPanel,
+    easelPanel,
+    headPanel,
+    answerPanel,
+  ].map((panel) => panel(bench));
+  const tokens = tokenPanel(bench, easel.canvas);
+  const says = sentence();
+  const about = known || !stored.length ? get("note") : strangers(classes, shown);
+  root.classList.add("lv");
+  root.append(
+    ...(about ? [soft(about)] : []),
+    pictures.node,
+    switches.node,
+    h("div", { className: "lv-main" }, easel.node, heads.node, answer.node),
+    says,
+    tokens.node,
+  );
+
+  const compute = computer(net, get);
+  const say = later((words) => (says.textContent = words));
+  const send = later((logits) => {
+    if (logits.join() !== String(get("logits"))) put({ logits });
+  });
+  return function draw() {
+    if (!root.isConnected) return; // no colours yet
+    const now = state();
+    const computed = compute(now);
+    const found = { ...computed, row: overlayRow(computed.out, net, now) };
+    for (const panel of [pictures, switches, easel, heads, answer, tokens]) panel.show(now, found);
+    root.dataset.ms = found.ms.toFixed(2);
+    // A hand that draws changes all this faster than anybody, or a kernel, can listen.
+    const words = names.tell(now, found);
+    if (words !== say.last) say(words, say.last ? 200 : 0);
+    send(Array.from(found.out.logits ?? []), 60);
+  };
+}
+
+/** The weights of a trait: bytes of float16, or float32 numbers as they are. */
+const weightsOf = (value) => (value instanceof Float32Array ? value : bytes(value));
+
+/** Run the network when the picture or a switch has changed; to look around is free. */
+function computer(net, get) {
+  let computed = {}; // { key, out, ms, untouched }
+  let whole = {}; // { key, logits } of the untouched picture
+  return ({ pixels, hidden, removed, order, positions, cut }) => {
+    const picture = pixels.join();
+    const key = JSON.stringify([picture, hidden, removed, order, positions, cut]);
+    if (computed.key === key) return computed;
+    const numbers = normalised(pixels, net.height * net.width, get("mean"), get("std"));
+    const start = performance.now();
+    const out = forward(net, numbers, { hidden, removed, order, positions, cut });
+    const ms = performance.now() - start;
+    if (whole.key !== picture) whole = { key: picture, logits: forward(net, numbers).logits };
+    return (computed = { key, out, ms, untouched: whole.logits });
+  };
+}
+
+/** A function that does something with the last value that it was given, when no other comes in so many milliseconds. */
+function later(work) {
+  let waiting = 0;
+  const call = (value, wait) => {
+    call.last = value;
+    clearTimeout(waiting);
+    waiting = setTimeout(() => work(value), wait);
+  };
+  return call;
+}
