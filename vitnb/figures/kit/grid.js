@@ -50,7 +50,7 @@ const STRIP = 0.13; // so high is the strip for cls, in parts of the width
 /**
  * A grid of cells. Places are per cents of it, so words and lines keep their size on every screen.
  * Over a picture (a canvas) it has white lines, and with prefix 1 a strip for cell 0, cls, above the picture.
- * With onpick(cell, event) one chooses a cell, else it is an image.
+ * With onpick(cell, event) one chooses a cell, else it is an image; without chosen there is no ring.
  * node, and show({ cells, chosen, label }), a cell being { color, opacity, word, size } or null, size a share of its side.
  */
 export function patchGrid({ rows, cols, over, prefix = 0, onpick }) {
