@@ -52,7 +52,7 @@ FIGURES = {
         "hidden = [5, 6]",
         "2 of 16 patches painted grey",
     ),
-    "TrainRace": ("()", "label:has-text('Seed') select", "ArrowDown", ("seed", 1), "bet = 'yours'", "Press Train."),
+    "TrainRace": ("()", "input[type=radio] >> nth=3", "Space", ("bet", "yours"), "bet = ''", "Bet first, then train."),
 }
 
 
@@ -149,5 +149,10 @@ def test_figures_and_python_hear_each_other(new_context, lab):
         timeout=120,
     )
     wait_for(kernel, "bool(torch.allclose(torch.tensor(LiveViT.logits), right, atol=0.05))", True)  # float16 weights
+    race = cells.nth(len(FIGURES)).locator(".jp-OutputArea-output").last
+    kernel.execute("TrainRace.steps, TrainRace.bet = 20, 'equal'", reply=True, timeout=120)
+    race.get_by_role("button", name="Train", exact=True).click()  # in a worker, which JupyterLab allows
+    expect(race.get_by_role("status")).to_contain_text("After 20 steps", timeout=120_000)
+    wait_for(kernel, "[race['steps'] for race in TrainRace.races]", [20])
     assert foreign == []
     kernel.stop_channels()
