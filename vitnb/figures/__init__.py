@@ -11,6 +11,7 @@ from vitnb.figures.live_vit import LiveViT
 from vitnb.figures.patch_explorer import PatchExplorer
 from vitnb.figures.pool_explorer import PoolExplorer
 from vitnb.figures.position_explorer import PositionExplorer
+from vitnb.figures.quiz import Question, Quiz
 from vitnb.figures.recipe_explorer import RecipeExplorer
 from vitnb.figures.train_race import TrainRace
 
@@ -22,6 +23,8 @@ __all__ = [
     "PatchExplorer",
     "PoolExplorer",
     "PositionExplorer",
+    "Question",
+    "Quiz",
     "RecipeExplorer",
     "TrainRace",
 ]

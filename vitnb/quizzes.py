@@ -1,0 +1,569 @@
+"""The questions at the end of each chapter, at what people get wrong.
+
+To change one, edit it here and store the chapter again: python tools/notebooks.py NAME.
+Each answer's feedback names in “quotes” the section that shows it.
+"""
+
+from vitnb.figures.quiz import Question, Quiz
+
+QUIZZES = {
+    "01": [
+        Question(
+            "You halve the patch side from 16 to 8 and keep the model's width D. What becomes of the tokens?",
+            {
+                "There are still 16 × 16 of them, each made from fewer pixels.": (
+                    "16 × 16 is the size of a patch, not the number of patches. The number depends on the image: an "
+                    "image of 224 × 224 pixels has 14 × 14 patches of side 16. “Cut, number, line up” has the formula."
+                ),
+                "There are four times as many, and each is as wide as before.": (
+                    "Twice as many patches fit along each side of the image, and D is chosen independently of the "
+                    "patch side, because E translates from the one to the other."
+                ),
+                "There are four times as many, and each is a quarter as wide.": (
+                    "The patches hold a quarter of the numbers, but the matrix E maps them to width D, whatever "
+                    "their size. That both are 768 in ViT-B/16 is a coincidence; see “From patches to tokens”."
+                ),
+                "There are twice as many, and each is as wide as before.": (
+                    "That counts along one side only. Rows and columns both double; the table in “How many tokens, "
+                    "at what price?” goes from 196 to 784."
+                ),
+            },
+            right="There are four times as many, and each is as wide as before.",
+        ),
+        Question(
+            "An image is several patches wide. `images.reshape(B, N, C*p*p)` has the shape of the patches, and "
+            "reshaping back restores the image exactly. What do you know about the patches in it?",
+            {
+                "They are right: shape and round trip leave no room for a mistake.": (
+                    "A reshape always has an exact inverse, namely another reshape, so the round trip proves nothing "
+                    "here. “Back again” shows both, the exact round trip and the wrong patches."
+                ),
+                "They are the right squares in the wrong order.": (
+                    "They are no squares at all. `reshape` moves no number, it only draws borders along the memory. "
+                    "Look at the first row in “By hand, on 24 pixels”: 0, 1, 2, 3 are neighbours on one line."
+                ),
+                "They are wrong, and a training run would show it.": (
+                    "They are wrong, but the model learns from stripes as well: in “Predict, then run” five seeds "
+                    "find no difference in accuracy that the errors allow."
+                ),
+                "They are wrong, and only a comparison of their content shows it.": (
+                    "Each row is a run of numbers in memory order. Shape, round trip and accuracy are all as they "
+                    "should be, so compare every patch with its square of an image whose pixels are all different."
+                ),
+            },
+            right="They are wrong, and only a comparison of their content shows it.",
+        ),
+        Question(
+            "The paper multiplies flattened patches by a matrix E. Its code runs a convolution whose kernel and "
+            "stride are the patch side. How are the two related?",
+            {
+                "They are one map: reshape the weights, and both give the same tokens.": (
+                    "One kernel is one column of E, and a stride as long as the kernel makes the windows the patches. "
+                    "“From patches to tokens” copies the weights and finds the same tokens to 1e-5."
+                ),
+                "They are two models: a convolution mixes neighbouring patches.": (
+                    "A convolution mixes patches only where its windows overlap. Here the stride is as long as the "
+                    "kernel, so each window is exactly one patch; see “From patches to tokens”."
+                ),
+                "They are two models: only the convolution uses the same weights at every place.": (
+                    "The matrix does so too: all patches share one E. See the equation in “From patches to tokens”, "
+                    "in which E has no index n."
+                ),
+            },
+            right="They are one map: reshape the weights, and both give the same tokens.",
+        ),
+    ],
+    "02": [
+        Question(
+            "A ViT adds no positions and averages its tokens at the end. You shuffle the patches of an image. What "
+            "happens?",
+            {
+                "The logits change, because the tokens arrive in another order.": (
+                    "The order of the rows tells the model nothing: its layers treat the rows alike wherever they "
+                    "stand. In “A bag of patches” the ten logits stay the same."
+                ),
+                "Every token after the last block stays as it was, and so do the logits.": (
+                    "That would be invariance. The blocks are equivariant: the tokens that come out are shuffled "
+                    "like those that went in, and only the mean at the end makes the logits invariant. “Why: "
+                    "equivariance” tests both."
+                ),
+                "The tokens after the last block are shuffled too, and the logits stay.": (
+                    "The blocks are equivariant, so the tokens move along; the mean does not depend on their order, "
+                    "so the logits are invariant."
+                ),
+                "The logits stay in an untrained model, and training changes that.": (
+                    "No weights can change it: the argument asks nothing of them. In “Predict, then run” the trained "
+                    "models without positions lose exactly nothing on shuffled patches."
+                ),
+            },
+            right="The tokens after the last block are shuffled too, and the logits stay.",
+        ),
+        Question(
+            "A vector for the place is added to a token that holds the content of its patch. Can the two still be "
+            "told apart afterwards?",
+            {
+                "Yes: the embedding can keep some of the D features free for the places.": (
+                    "D features are a lot of room. Exercise 2.3 builds a table that every token can read to the last "
+                    "digit while its content stays untouched."
+                ),
+                "No: a sum mixes them, so the positions should be appended.": (
+                    "Appending is a sum as well: one-hot places, appended before a linear embedding, give exactly an "
+                    "embedding plus a table of rows. “A vector for each place” shows it in code."
+                ),
+                "Only as long as the positions are small, such as 0.02.": (
+                    "The model makes less of small positions. In “Predict, then run” a table that starts with standard "
+                    "deviation 1 gains about five points over no positions, one that starts with 0.02 about two."
+                ),
+            },
+            right="Yes: the embedding can keep some of the D features free for the places.",
+        ),
+        Question(
+            "You resize a trained position table for larger images. The weights load without an error, and the "
+            "accuracy at the new size is about 20 points lower than before. Was the table resized correctly?",
+            {
+                "Yes: a wrong table would not have the shape that the model expects.": (
+                    "The wrong ways return the right shape too, stretched as one line or with rows and columns "
+                    "swapped. See “A picture of another size”."
+                ),
+                "Neither tells: test what a correct resizing must leave alone.": (
+                    "Shape and accuracy fit a correct table and a wrong one. Properties do tell: the same grid "
+                    "gives the same table; the cls row stays; and a table that holds column numbers still has equal "
+                    "numbers down each column and growing ones along each row."
+                ),
+                "No: with a correct table the accuracy would have stayed.": (
+                    "The new size costs accuracy by itself, about 20 points at 35 pixels with a correct table, "
+                    "because each patch now shows a smaller piece. See “The same weights, other sizes”."
+                ),
+            },
+            right="Neither tells: test what a correct resizing must leave alone.",
+        ),
+    ],
+    "03": [
+        Question(
+            "In the scores, row i holds what token i asks of all tokens. Somebody writes `softmax(dim=-2)` where "
+            "`dim=-1` should stand. What is the effect?",
+            {
+                "None, because the matrix of scores is symmetric.": (
+                    "It is not: queries and keys are different vectors, so what token 0 asks of token 1 is not what "
+                    "token 1 asks of token 0. Compare both scores in “Query, key, value”."
+                ),
+                "The shapes no longer fit, and the next product raises an error.": (
+                    "A softmax keeps the shape over either axis, so everything runs. “The wrong axis” prints it, "
+                    "with positive weights and nothing to complain about."
+                ),
+                "The model learns nothing, which the training shows at once.": (
+                    "It trains to an accuracy that looks ordinary, 75.5 % against 77.4 %, unless a right program "
+                    "stands beside it. See “Predict, then run”."
+                ),
+                "Columns sum to 1 and rows do not: one token takes in more than a whole, another less.": (
+                    "Now the tokens that ask compete for each token that is asked. The output is no longer an "
+                    "average of values, and one line tests it: does every row sum to 1?"
+                ),
+            },
+            right="Columns sum to 1 and rows do not: one token takes in more than a whole, another less.",
+        ),
+        Question(
+            "Twelve heads of width d = 64 share D = 768 features. By what are the scores divided, and why?",
+            {
+                "By √768, because a token has 768 features.": (
+                    "A score is the product of one head's query and key, and those have 64 numbers. With √D the rows "
+                    "decide less than with √d: they attend to 188 of 196 tokens instead of 120 in “Why divide?”."
+                ),
+                "By √64, because a score is a sum of 64 products.": (
+                    "With 64 independent products of variance 1 the score has standard deviation √64. Divided by it, "
+                    "the start does not depend on how wide the heads are."
+                ),
+                "By anything, since the softmax makes each row sum to 1 again.": (
+                    "The rows always sum to 1, but the divisor decides how even they are. Undivided, a row in “Why "
+                    "divide?” attends to about 2 of 196 tokens, and over a quarter of the rows are saturated."
+                ),
+            },
+            right="By √64, because a score is a sum of 64 products.",
+        ),
+        Question(
+            "`nn.MultiheadAttention(D, h)` gets tokens of shape (B, T, D), so it attends over the batch. Which test "
+            "notices?",
+            {
+                "Give one block two images and change image 1: the output for image 0 must stay.": (
+                    "The tokens of image 0 move with image 1 only if images attend to each other, and tokens that "
+                    "go into a single block do depend on their image, so this test can fail."
+                ),
+                "One image goes in, and the output has the right shape.": (
+                    "Shapes are right for any sizes, and a batch of one hides the bug completely: every weight is 1 "
+                    "and there is no other image to leak from. See “What mixes, and what must not”."
+                ),
+                "Shuffle the images of a batch: the outputs must be shuffled alike.": (
+                    "Attention over the batch passes, because it is equivariant under a shuffle of the batch. "
+                    "“What mixes, and what must not” runs this test on the broken model."
+                ),
+                "Give a whole cls model an image alone and in a batch: the logits must agree.": (
+                    "They agree for a bad reason: the broken model's answers depend on no image at all. The test "
+                    "passes vacuously in “What mixes, and what must not”."
+                ),
+            },
+            right="Give one block two images and change image 1: the output for image 0 must stay.",
+        ),
+    ],
+    "04": [
+        Question(
+            "Tokens (B, T, D) go through `nn.LayerNorm(D)`. You change token 1 of image 0. Which outputs move?",
+            {
+                "All tokens of image 0, because a layer norm takes the whole layer.": (
+                    "The name suggests it. That would be `nn.LayerNorm([T, D])`, the bug in “Per token, never over "
+                    "tokens”, with which tokens influence each other behind attention's back."
+                ),
+                "Token 1 of every image, because statistics are taken over the batch.": (
+                    "A layer norm takes no statistics over the batch: there is one mean and one variance for each of "
+                    "the B · T tokens, over its own D numbers. See “LayerNorm, on one token”."
+                ),
+                "Token 1 of image 0, and nothing else.": (
+                    "Mean and variance belong to one token and run over its D channels, so no token notices another."
+                ),
+            },
+            right="Token 1 of image 0, and nothing else.",
+        ),
+        Question(
+            "A block reads: `x = norm1(x)`, `x = x + attention(x)`, `x = norm2(x)`, `x = x + mlp(x)`. Which kind of "
+            "block is it?",
+            {
+                "Pre-norm: each norm stands before attention or before the MLP.": (
+                    "The order of the lines suggests it, but x was overwritten, so what is added to is the normalised "
+                    "token. Silence both branches: a pre-norm block is then the identity, this one is not. See "
+                    "“Bugs that train”."
+                ),
+                "Post-norm: each norm stands on the stream, behind the sum before it.": (
+                    "Draw the borders elsewhere and every norm follows a sum. “Bugs that train” proves it: six of "
+                    "these blocks and the final norm are one norm and six post-norm blocks."
+                ),
+                "Neither: it is broken, and no stack of it can learn.": (
+                    "It computes exactly what post-norm blocks compute behind one more norm, and the post-norm stack "
+                    "of 6 blocks learns in “Predict, then run”."
+                ),
+            },
+            right="Post-norm: each norm stands on the stream, behind the sum before it.",
+        ),
+        Question(
+            "Most of this chapter's stacks of 36 post-norm blocks learn next to nothing. What did we see when we "
+            "looked inside?",
+            {
+                "All images get nearly the same vector, so the head has nothing to tell apart.": (
+                    "In eight of the ten runs the share between images falls to nearly zero at some step. In pre-norm "
+                    "it never does."
+                ),
+                "Before training, no gradient reaches the first blocks.": (
+                    "In a fresh stack, block 1 gets a larger gradient than block 36 in four of five seeds. It is gone "
+                    "after training, not before; see “What fails: all images become one vector”."
+                ),
+                "Only the warm-up was missing: with it, the stacks learn.": (
+                    "At 36 blocks the warm-up postpones the failure and does not prevent it: with it, three of five "
+                    "runs have collapsed by the end. See “What fails: all images become one vector”."
+                ),
+            },
+            right="All images get nearly the same vector, so the head has nothing to tell apart.",
+        ),
+    ],
+    "05": [
+        Question(
+            "In a model with a cls token, what does `x[:, 0]` know about the image before the first block?",
+            {
+                "What is in the top-left patch.": (
+                    "The top-left patch is token 1. The cls token stands in front of it; see “What does token 0 know?”."
+                ),
+                "Nothing: it is the same vector for every image.": (
+                    "It has met no pixel yet. One block later it differs from image to image, and all that it has "
+                    "learned came through attention."
+                ),
+                "A summary of the whole image, from which it was projected.": (
+                    "The cls token is never projected from pixels. It is a parameter, D free numbers, and in the "
+                    "formula of “One learned vector” no E stands behind it."
+                ),
+            },
+            right="Nothing: it is the same vector for every image.",
+        ),
+        Question(
+            "After the last block of a cls model you replace the other 49 tokens by noise. What do the logits do, and "
+            "what does that say about training?",
+            {
+                "They stay, and those 49 tokens get no gradient there either.": (
+                    "What is not read is not taught: after the last block the gradient at the patches is exactly "
+                    "zero. One block earlier the noise would matter, since cls still attends to them."
+                ),
+                "They move, because the head reads all tokens.": (
+                    "The head reads one vector, and in a cls model that is row 0. In “What is never read” the logits "
+                    "are exactly the same after the replacement."
+                ),
+                "They stay, but training has shaped those 49 tokens all the same.": (
+                    "No loss depends on them after the last block, so nothing ever tells them what to be there. "
+                    "The gradients in “What is never read” are exactly zero."
+                ),
+            },
+            right="They stay, and those 49 tokens get no gradient there either.",
+        ),
+        Question(
+            "At learning rate 0.001, ten seeds each, cls leads the mean by 5.5 ± 0.5 points. What follows?",
+            {
+                "A cls token is the better way to pool.": (
+                    "At learning rate 0.01, where both do best, no difference is shown. A comparison at one learning "
+                    "rate compares how well this rate suits each; see “Is a cls token needed? Predict, then run”."
+                ),
+                "Nothing: a difference of a few points is within the luck of the seeds.": (
+                    "5.5 is eleven standard errors, and that is not luck. What the seeds cannot tell you is whether "
+                    "the lead survives another learning rate; see “Is a cls token needed? Predict, then run”."
+                ),
+                "It leads at this rate. To compare the two, give each its own best rate.": (
+                    "The lead at 0.001 is real and is gone at 0.01. The paper tells the same story: its mean looked "
+                    "poor until its learning rate was chosen for it."
+                ),
+            },
+            right="It leads at this rate. To compare the two, give each its own best rate.",
+        ),
+    ],
+    "06": [
+        Question(
+            "You change ViT-B/16 to patches of 32 × 32 pixels. What happens to its parameters and its work?",
+            {
+                "More parameters and less work.": (
+                    "A quarter of the patches means about a quarter of the work, while the projection of a patch has "
+                    "four times as many weights. Size and cost are two different things."
+                ),
+                "Fewer parameters and less work: larger patches make a smaller model.": (
+                    "Only the work shrinks, with the tokens. Each kernel of the projection has four times as many "
+                    "weights, and the shorter position table does not make up for it: 1.7 million more in “Predict, "
+                    "then run: one change at a time”."
+                ),
+                "The same parameters and less work: no weight depends on the tokens.": (
+                    "That is true of the blocks. The projection depends on the patch and the position table on the "
+                    "number of tokens; see “Table 1, parameter for parameter”."
+                ),
+            },
+            right="More parameters and less work.",
+        ),
+        Question(
+            "Your ViT-B/16 has 86,567,656 parameters, exactly as many as torchvision's. What does that prove?",
+            {
+                "That the two are the same model.": (
+                    "With twice the heads the count would be the same, and the model another one; see “Predict, then "
+                    "run: one change at a time”."
+                ),
+                "That every part has the right size.": (
+                    "Two mistakes can cancel in a sum, so compare term by term, as “Table 1, parameter for parameter” "
+                    "does."
+                ),
+                "Little, while another count would have proved them different.": (
+                    "Equal counts are necessary and not enough. An unequal one is proof, and “A layer too many” "
+                    "reads off the difference which part is wrong."
+                ),
+            },
+            right="Little, while another count would have proved them different.",
+        ),
+        Question(
+            "Weights from another library load with “All keys matched successfully”. What shows that your model now "
+            "computes what theirs does?",
+            {
+                "The message does: all names and shapes agree.": (
+                    "Names and shapes are all that it compares. In “Other people's weights” two norms of every block "
+                    "are swapped, the same message appears, and the logits are wrong."
+                ),
+                "The probabilities for an image sum to 1.": (
+                    "A softmax cannot do otherwise. In “What a model must promise” a model that never looks at its "
+                    "images passes this test."
+                ),
+                "Both freshly built models give the same logits.": (
+                    "torchvision starts its head at zero, and behind such a head any model gives these logits: "
+                    "“Other people's weights” calls it equal and worth nothing."
+                ),
+                "Both give the same logits with random values in every parameter.": (
+                    "Random values everywhere leave no zero or one behind which a mistake could hide, and the logits "
+                    "also see what no state dict holds: the heads, eps and the kind of GELU."
+                ),
+            },
+            right="Both give the same logits with random values in every parameter.",
+        ),
+    ],
+    "07": [
+        Question(
+            "A model ends in a softmax, and its output goes to `F.cross_entropy`. What happens?",
+            {
+                "PyTorch raises an error.": (
+                    "Nothing complains: probabilities are numbers like any others, and `cross_entropy` takes them for "
+                    "logits. See “The loss, by hand”."
+                ),
+                "It trains, but the loss never falls below 1.46, however sure the model is.": (
+                    "Even a model that gives 1 to the truth and 0 to the rest has this loss with ten classes. Learning "
+                    "sixteen images by heart exposes it within seconds."
+                ),
+                "Nothing changes, because the softmax keeps the order of the classes.": (
+                    "The order stays, but the loss is computed from the softmax of a softmax, and that is another "
+                    "quantity to train on; see “The loss, by hand”."
+                ),
+            },
+            right="It trains, but the loss never falls below 1.46, however sure the model is.",
+        ),
+        Question(
+            "Your model has learned sixteen images by heart in 100 steps. What do you know now?",
+            {
+                "That the model is implemented correctly.": (
+                    "Wrong programs pass too: “First of all: sixteen pictures” recalls the scrambled patches of "
+                    "chapter 1, with which a model still learned the task."
+                ),
+                "Nothing: sixteen images say nothing about sixty thousand.": (
+                    "Failing would have told you a lot. A model that cannot learn sixteen images will not learn sixty "
+                    "thousand, and one with a second softmax stays above its floor; see “First of all: sixteen "
+                    "pictures”."
+                ),
+                "That it can learn. Bugs that still let it learn are not excluded.": (
+                    "The test is worth its seconds because of what it rejects. Passing it is no proof."
+                ),
+            },
+            right="That it can learn. Bugs that still let it learn are not excluded.",
+        ),
+        Question(
+            "Recipe A reaches 85.2 % on the test set in its best epoch, recipe B 84.9 % in its best. One seed each. "
+            "Which is better?",
+            {
+                "That is open: choose on validation images, then compare the last epochs of several seeds.": (
+                    "The validation set may be looked at as often as you like, the test set once, at the end, and the "
+                    "standard deviation of the seeds says which differences count."
+                ),
+                "A, by 0.3 points.": (
+                    "With one seed nobody knows how far seeds lie apart; in “One change at a time” the same recipe "
+                    "varies by about as much. The best epoch was chosen on the test set as well."
+                ),
+                "A, since both were treated alike: each was given its best epoch.": (
+                    "Being equally wrong is not being right. Whoever picks the epoch by its test accuracy has used "
+                    "the test set for choosing, and both numbers are too good; see “Predict, then run”."
+                ),
+            },
+            right="That is open: choose on validation images, then compare the last epochs of several seeds.",
+        ),
+    ],
+    "08": [
+        Question(
+            "In the last layer the cls token gives most of its attention to the patch with the heel. What has been "
+            "measured?",
+            {
+                "That the answer depends on the heel more than on any other patch.": (
+                    "That is a claim about cause, and it needs a deletion and a control. A large weight may take a "
+                    "value that contributes nothing: “Attention is not an explanation” has the numbers."
+                ),
+                "What cls reads there, from a token that already holds what other patches gave it.": (
+                    "The weight is a fact about reading, one layer long. By the last layer every token has taken in "
+                    "others, and whether the answer needs this one is another question."
+                ),
+                "Nothing: attention maps are as good as random.": (
+                    "The maps of this network differ from those of the untrained one: its heads are selective, as "
+                    "“Layers and heads” counts, and its rollout agrees more with deletions."
+                ),
+            },
+            right="What cls reads there, from a token that already holds what other patches gave it.",
+        ),
+        Question(
+            "In the trained network's position table, neighbouring places are hardly more alike than distant ones. "
+            "What does that mean for the model?",
+            {
+                "By itself, nothing: names need not look alike to be used.": (
+                    "Sixteen nearly orthogonal vectors are sixteen names that nobody can mix up. To see whether "
+                    "the model uses them, exchange them and watch the accuracy."
+                ),
+                "It has learned nothing about positions.": (
+                    "Exchange the rows of the table, and the accuracy falls from 92 % to 18 %. What cannot be seen in "
+                    "the table is in the matrices that read it; see “The position table”."
+                ),
+                "The table can be left out, or its rows exchanged, at little cost.": (
+                    "Both cost a lot: “Cut a head, drop the positions” loses 68 points without the vectors and 76 with "
+                    "the rows exchanged, while all heads of one layer cost less than 10."
+                ),
+            },
+            right="By itself, nothing: names need not look alike to be used.",
+        ),
+        Question(
+            "The ranks of a map agree with the effects of painting patches black: a correlation of 0.40. Does the map "
+            "tell you something about this image?",
+            {
+                "Yes: without any knowledge of the image it would be 0.": (
+                    "Clothes stand in the middle, so the mean effect in all other images, which has not looked at "
+                    "this one, reaches 0.38. See the lines of the place in “Delete a patch, watch the answer”."
+                ),
+                "No: attention has nothing to do with what deletions do.": (
+                    "For gray patches and removed tokens, the trained network's rollout agrees with what is particular "
+                    "to an image, clearly more than a random network's. See “Delete a patch, watch the answer”."
+                ),
+                "That is open until the place, the brightness and a random network's map were tried.": (
+                    "Brightness reaches 0.56 here without any network, because painting a black patch black deletes "
+                    "nothing. A correlation means something only beside its controls."
+                ),
+            },
+            right="That is open until the place, the brightness and a random network's map were tried.",
+        ),
+    ],
+    "10": [
+        Question(
+            "ViT-B/16 reads an image of 224 × 224 pixels. Which part of the multiplications in its blocks grows with "
+            "the square of the tokens?",
+            {
+                "About 4 %.": (
+                    "Only the scores and the mixing of the values are quadratic, and at 196 tokens of width 768 they "
+                    "are small beside the matrices of attention and of the MLP."
+                ),
+                "Most of it, because attention is quadratic.": (
+                    "The square wins only when there are more than six times as many tokens as features, and here "
+                    "196 tokens stand against a width of 768. “Count first” does the sum."
+                ),
+                "About a third, which is the share of attention.": (
+                    "Attention as a whole is about a third, but most of that are its four matrices, and their work "
+                    "grows with the tokens, not with their square. See “Count first”."
+                ),
+            },
+            right="About 4 %.",
+        ),
+        Question(
+            "Each model gets half a minute of one core. With patches of 14 it reaches 86 %, with patches of 4 only "
+            "76 %. How do you read that?",
+            {
+                "There is a mistake: smaller patches show more detail and must win.": (
+                    "They show more detail, but a step costs more, so the model saw fewer than a fifth as many images. "
+                    "See the table in “Smaller patches or larger pictures?”."
+                ),
+                "With so little time, seeing more images is worth more than finer patches.": (
+                    "Four tokens make a cheap step, and 80,000 images stand against 14,000. With more time the order "
+                    "may change."
+                ),
+                "Patches of 14 are the better choice for this data.": (
+                    "This was a race of half a minute. The full run of chapter 7, with patches of 7, goes far beyond "
+                    "86 %, and what patches of 14 would reach in its time was not tried. See “Smaller patches or "
+                    "larger pictures?”."
+                ),
+            },
+            right="With so little time, seeing more images is worth more than finer patches.",
+        ),
+        Question(
+            "A batch of 12 images is split over two processes, 8 and 4, and their gradients are averaged. What comes "
+            "out?",
+            {
+                "The gradient of the whole batch, since a gradient is linear.": (
+                    "Each loss is already a mean over its own share, and the mean of two means is the mean of all "
+                    "only if the shares are equal. “More than one device” tries both."
+                ),
+                "The gradient of the whole batch, up to rounding.": (
+                    "The last digits differ even with equal shares. With 8 and 4 the difference is much larger than "
+                    "rounding, because the images count differently; see “More than one device”."
+                ),
+                "Another gradient: an image of the smaller share counts twice as much.": (
+                    "An image counts 1/8 of one mean or 1/4 of the other. That is why `fit` refuses a batch that "
+                    "the processes cannot share equally."
+                ),
+            },
+            right="Another gradient: an image of the smaller share counts twice as much.",
+        ),
+    ],
+}
+
+
+def quiz(chapter: str) -> Quiz:
+    """Return the questions of a chapter, named by its number: quiz("05").
+
+    Raises: ValueError if this chapter has none.
+    """
+    if chapter not in QUIZZES:
+        raise ValueError(f"chapter must be one of {', '.join(QUIZZES)}, got {chapter!r}")
+    return Quiz(QUIZZES[chapter])
