@@ -62,6 +62,7 @@ def lab(tmp_path_factory):
     home = tmp_path_factory.mktemp("lab")
     cells = [nbformat.v4.new_code_cell(START)]
     cells += [nbformat.v4.new_code_cell(f"{name} = figures.{name}{made[0]}\n{name}") for name, made in FIGURES.items()]
+    cells += [nbformat.v4.new_code_cell("from vitnb.quizzes import quiz\n\nQuiz = quiz('05')\nQuiz")]
     spec = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}  # or JupyterLab asks which
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=spec), home / "figures.ipynb")
     folders = {f"JUPYTER_{name}_DIR": str(home / name.lower()) for name in ("RUNTIME", "CONFIG", "DATA")}
@@ -139,6 +140,16 @@ def test_figures_and_python_hear_each_other(new_context, lab):
         kernel.execute(f"{name}.{change}", reply=True, timeout=120)
         expect(says).to_contain_text(words)
         print(f"{name}: {key} reached Python, {change} reached the page")
+
+    form = cells.nth(len(FIGURES) + 1).locator("form").nth(1)
+    form.scroll_into_view_if_needed()
+    form.get_by_role("radio").first.focus()
+    for key in ("Space", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    wait_for(kernel, "Quiz.checked", [-1, 1, -1])
+    expect(form.get_by_role("status")).to_contain_text("Not this one.")
+    kernel.execute("Quiz.checked = [-1, 0, -1]", reply=True, timeout=120)
+    expect(form.get_by_role("status")).to_contain_text("Right.")
 
     kernel.execute(
         "from vitnb import patchify, unpatchify\n"

@@ -4,6 +4,7 @@ To change one, edit it here and store the chapter again: python tools/notebooks.
 Each answer's feedback names in “quotes” the section that shows it.
 """
 
+from vitnb._validate import choice
 from vitnb.figures.quiz import Question, Quiz
 
 QUIZZES = {
@@ -564,6 +565,4 @@ def quiz(chapter: str) -> Quiz:
 
     Raises: ValueError if this chapter has none.
     """
-    if chapter not in QUIZZES:
-        raise ValueError(f"chapter must be one of {', '.join(QUIZZES)}, got {chapter!r}")
-    return Quiz(QUIZZES[chapter])
+    return Quiz(QUIZZES[choice("chapter", chapter, QUIZZES)])
