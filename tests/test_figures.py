@@ -294,9 +294,9 @@ def test_garbage_becomes_a_message_and_the_page_goes_on(live):
 def test_without_scripts_there_is_the_still_picture(new_context, server):
     page = new_context(java_script_enabled=False).new_page()
     page.goto(server + PAGE)
-    still = page.locator(".live-figure img")
+    still = page.locator(".live-figure img").first
     still.scroll_into_view_if_needed()
-    assert still.first.get_attribute("alt") and still.first.bounding_box()["width"] > 200
+    assert still.get_attribute("alt") and still.bounding_box()["width"] > 200
 
 
 # ---- The page around the figures
