@@ -69,7 +69,7 @@ class Watch:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Traces lie where git ignores them; `make traces` asks for some. With them a page test takes half as long again."""
+    """Traces lie where git ignores them. `make traces` asks for some: they make a page test slower by half."""
     config.option.output = str(TRACES / os.environ.get("PYTEST_XDIST_WORKER", "main"))  # emptied when a process starts
 
 
