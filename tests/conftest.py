@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -81,13 +82,20 @@ def site() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def server(site: Path) -> Iterator[str]:
-    """The address at which the built book is served."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=site)) as http:
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Within: the address at which a folder is served."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder)) as http:
         threading.Thread(target=http.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{http.server_port}/"
         http.shutdown()
+
+
+@pytest.fixture(scope="session")
+def server(site: Path) -> Iterator[str]:
+    """The address at which the built book is served."""
+    with served(site) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

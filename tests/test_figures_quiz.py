@@ -189,3 +189,20 @@ GARBAGE = {
 def test_garbage_becomes_a_message_and_the_page_goes_on(live):
     figure, page, _ = live(PAGE, -1)
     assert_survives(figure, page, PAGE, GARBAGE)
+
+
+@pytest.mark.parametrize("number, path", CHAPTERS, ids=QUIZZES)
+def test_every_measured_number_of_the_feedback_stands_in_its_chapter(number, path):
+    cells = [cell for cell in nbformat.read(path, 4).cells if "quiz(" not in cell.source]
+    outputs = [out for cell in cells for out in cell.get("outputs", [])]
+    kinds = ("text/plain", "text/html", "text/markdown")
+    printed = [out.get("text", "") for out in outputs] + [
+        out.get("data", {}).get(k, "") for out in outputs for k in kinds
+    ]
+    words = "\n".join([cell.source for cell in cells] + printed)
+    millions = {f"{int(n.replace(',', '')) / 1e6:.1f}" for n in re.findall(r"\d{1,3}(?:,\d{3}){2}", words)}
+    for question in QUIZZES[number]:
+        for feedback in question.answers.values():
+            for value in re.findall(r"\d[\d,]*\.\d+|\d[\d,]*(?= %)|\d{2,3}(?= points)", feedback):
+                there = re.search(rf"(?<![\d.]){re.escape(value)}(?!\d)", words)
+                assert there or (f"{value} million" in feedback and value in millions), (value, feedback)

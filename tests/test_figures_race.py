@@ -4,16 +4,13 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import live_figures
 import nbformat
 import pytest
-from conftest import ROOT, QuietHandler
+from conftest import ROOT, served
 from driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, assert_survives, read_line
 from ipywidgets.embed import dependency_state, embed_data
 from playwright.sync_api import Locator, expect
@@ -59,10 +56,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(site: Path) -> Iterator[str]:
     """The address at which that book is served."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=site)) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_port}/"
-        http.shutdown()
+    with served(site) as address:
+        yield address
 
 
 # ---- Python
