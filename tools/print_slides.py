@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 BUILT = Path(__file__).resolve().parents[1] / "_build" / "html" / "slides"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MAC_CHROME = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
 
