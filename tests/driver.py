@@ -72,7 +72,7 @@ def touch(element, x, y):
 # The thousands of pieces of a chapter's code share a few looks. One of each stays; the others become plain text.
 ALIKE = """() => {
   const seen = new Set();
-  for (const piece of document.querySelectorAll("article pre *")) {
+  for (const piece of document.querySelectorAll("pre *")) {
     if (piece.children.length || piece.closest(".live-figure")) continue;
     const { color, fontSize, fontWeight, visibility } = getComputedStyle(piece);
     const look = [color, fontSize, fontWeight, visibility];
@@ -89,9 +89,9 @@ COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
 
 
 def assert_sound(page, part=".live-figure", colours_only=False):
-    """axe finds nothing wrong with what can be seen now; colours_only: where all else was looked at before."""
+    """axe finds nothing wrong with what can be seen now; part: None for all; colours_only: all else was seen before."""
     page.evaluate(ALIKE)
-    results = Axe().run(page, {"include": [part]}, DEFAULT_OPTIONS | (COLOURS if colours_only else {}))
+    results = Axe().run(page, part and {"include": [part]}, DEFAULT_OPTIONS | (COLOURS if colours_only else {}))
     assert results.violations_count == 0, results.generate_report()
 
 
@@ -102,10 +102,18 @@ def assert_fits_a_phone(page, watch):
     assert_sound(page)
 
 
-def assert_follows_the_theme(figure, page, dark):
+PAPER = "document.documentElement.dataset"
+
+
+def turn_the_theme(page):
+    """From light to dark, or back, as the button in the page's bar does."""
+    page.evaluate(f"{PAPER}.theme = {PAPER}.theme === 'dark' ? 'light' : 'dark'")
+
+
+def assert_follows_the_theme(figure, page):
     """A figure in use has other colours when the page turns dark or light, and is accessible there, too."""
     before = ink(figure)
-    page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
+    turn_the_theme(page)
     assert ink(figure) != before
     assert_sound(page, colours_only=True)
 

@@ -250,9 +250,8 @@ def test_patch_explorer_agrees_with_patchify(live):
         assert "tokens {}, {} and {}".format(*torn) in text
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_patch_explorer_by_touch_on_a_phone(live, dark):
-    figure, page, watch = live(PAGE, width=390, touch=True, dark=dark)
+def test_patch_explorer_by_touch_on_a_phone(live):
+    figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
     size = figure.locator("input[type=range]")
     touch(figure.locator(".vf-pad"), 0.1, 0.9)
     expect(figure.get_by_role("status")).to_contain_text("row 86, column 9 belongs to token 30")
@@ -266,14 +265,13 @@ def test_patch_explorer_by_touch_on_a_phone(live, dark):
     assert_fits_a_phone(page, watch)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_patch_explorer_is_accessible_and_follows_the_theme(live, dark):
-    figure, page, watch = live(PAGE, dark=dark)
+def test_patch_explorer_is_accessible_and_follows_the_theme(live):
+    figure, page, watch = live(PAGE)
     figure.locator(".vf-pad").focus()
     page.keyboard.press("ArrowDown")
     watch.assert_clean()
     assert_sound(page)
-    assert_follows_the_theme(figure, page, dark)
+    assert_follows_the_theme(figure, page)
 
 
 GARBAGE = {

@@ -277,10 +277,9 @@ def test_two_networks_are_shown_alike(live):
 
 
 @pytest.mark.parametrize("page_name", [PAGE, TWO], ids=["one", "two"])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_attention_explorer_by_touch_on_a_phone(live, dark, page_name):
+def test_attention_explorer_by_touch_on_a_phone(live, page_name):
     number, state = stored(page_name)
-    figure, page, watch = live(page_name, number, width=390, touch=True, dark=dark)
+    figure, page, watch = live(page_name, number, width=390, touch=True, dark=True)
     says, maps = figure.get_by_role("status"), torch_maps(state, inspection.trained())[state["picture"]]
     touch(figure.locator(".vf-pad").first, 0.1, 0.95)
     expect(says).to_contain_text("token 13 (row 3, column 0)")
@@ -291,15 +290,14 @@ def test_attention_explorer_by_touch_on_a_phone(live, dark, page_name):
     assert_fits_a_phone(page, watch)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_attention_explorer_is_accessible_and_follows_the_theme(live, dark):
+def test_attention_explorer_is_accessible_and_follows_the_theme(live):
     number, _ = stored(PAGE)
-    figure, page, watch = live(PAGE, number, dark=dark)
+    figure, page, watch = live(PAGE, number)
     figure.locator(".vf-heads").focus()
     page.keyboard.press("ArrowDown")
     watch.assert_clean()
     assert_sound(page)
-    assert_follows_the_theme(figure, page, dark)
+    assert_follows_the_theme(figure, page)
 
 
 GARBAGE = {

@@ -161,9 +161,8 @@ def test_by_mouse_and_key_it_shows_the_stored_numbers(live, diagram, stored, fro
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_by_touch_on_a_phone(live, diagram, dark):
-    figure, page, watch = live(PAGE, width=390, touch=True, dark=dark)
+def test_by_touch_on_a_phone(live, diagram):
+    figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
     says = figure.get_by_role("status")
     figure.get_by_label("normalise, then add").tap()
     expect(says).to_contain_text("6 blocks, normalise, then add")
@@ -172,7 +171,7 @@ def test_by_touch_on_a_phone(live, diagram, dark):
     assert_curves(figure, diagram, "normalise, then add", 36)
     assert parts(figure) == ["|norm", "attention", "|norm", "MLP"]
     assert_fits_a_phone(page, watch)
-    assert_follows_the_theme(figure, page, dark)
+    assert_follows_the_theme(figure, page)
 
 
 GARBAGE = {

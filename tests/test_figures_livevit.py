@@ -16,7 +16,7 @@ import pytest
 import torch
 import wasmtime
 from conftest import Watch
-from driver import INK, assert_sound
+from driver import INK, assert_sound, turn_the_theme
 from ipywidgets import Widget
 from PIL import Image
 from playwright.sync_api import expect
@@ -708,9 +708,8 @@ def test_files(opened, book_page, tmp_path):
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_by_touch_on_a_phone(opened, book_page, dark):
-    figure, page, watch = opened(book_page, width=390, touch=True, dark=dark)
+def test_by_touch_on_a_phone(opened, book_page):
+    figure, page, watch = opened(book_page, width=390, touch=True, dark=True)
     start = patches_of(figure)
     figure.locator(".lv-grid button").nth(6).tap()
     assert "1 of 16 patches painted grey" in said(figure)
@@ -730,9 +729,8 @@ def test_by_touch_on_a_phone(opened, book_page, dark):
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_accessible_in_use_and_follows_the_theme(opened, book_page, dark):
-    figure, page, watch = opened(book_page, dark=dark)
+def test_accessible_in_use_and_follows_the_theme(opened, book_page):
+    figure, page, watch = opened(book_page)
     figure.locator(".lv-grid button").nth(6).click()
     figure.locator(".lv-heads button").nth(3).click()
     figure.get_by_role("button", name="Cut head 3 of block 0").click()
@@ -740,7 +738,7 @@ def test_accessible_in_use_and_follows_the_theme(opened, book_page, dark):
     figure.locator("input[type=file]").set_input_files({"name": "x", "mimeType": "", "buffer": b"x"})
     before, table = ink(figure, ".lv-heads"), ink(figure, ".lv-table")
     assert_sound(page, "body")
-    page.evaluate(f"document.documentElement.dataset.theme = '{'light' if dark else 'dark'}'")
+    turn_the_theme(page)
     assert ink(figure, ".lv-heads") != before and ink(figure, ".lv-table")[1] != table[1]
     watch.assert_clean()
 

@@ -209,9 +209,8 @@ def test_pool_explorer_by_mouse_and_key(live, stored, from_file):
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_pool_explorer_by_touch_on_a_phone(live, stored, dark):
-    figure, page, watch = live(PAGE, stored[0], width=390, touch=True, dark=dark)
+def test_pool_explorer_by_touch_on_a_phone(live, stored):
+    figure, page, watch = live(PAGE, stored[0], width=390, touch=True, dark=True)
     says = figure.get_by_role("status")
     touch(figure.locator(".vf-pad").nth(1), 0.1, 0.9)
     expect(says).to_contain_text("the patch in row 3, column 0")
@@ -221,14 +220,13 @@ def test_pool_explorer_by_touch_on_a_phone(live, stored, dark):
     assert_fits_a_phone(page, watch)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_pool_explorer_is_accessible_and_follows_the_theme(live, stored, dark):
-    figure, page, watch = live(PAGE, stored[0], dark=dark)
+def test_pool_explorer_is_accessible_and_follows_the_theme(live, stored):
+    figure, page, watch = live(PAGE, stored[0])
     figure.locator(".vf-pad").first.focus()
     page.keyboard.press("ArrowUp")
     watch.assert_clean()
     assert_sound(page)
-    assert_follows_the_theme(figure, page, dark)
+    assert_follows_the_theme(figure, page)
 
 
 GARBAGE = {

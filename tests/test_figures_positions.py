@@ -126,9 +126,8 @@ def test_by_mouse_and_key_it_shows_the_stored_numbers(live, stored, from_file):
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_by_touch_on_a_phone(live, dark):
-    figure, page, watch = live(PAGE, width=390, touch=True, dark=dark)
+def test_by_touch_on_a_phone(live):
+    figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
     says, before = figure.get_by_role("status"), ink(figure)
     touch(figure.locator(".vf-pad"), 0.1, 0.9)
     expect(says).to_contain_text("Place 12 of")
@@ -136,7 +135,7 @@ def test_by_touch_on_a_phone(live, dark):
     expect(says).to_contain_text("every probability as before")
     assert ink(figure)[0] != before[0]
     assert_fits_a_phone(page, watch)
-    assert_follows_the_theme(figure, page, dark)
+    assert_follows_the_theme(figure, page)
 
 
 GARBAGE = {

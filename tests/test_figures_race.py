@@ -271,14 +271,13 @@ def test_images_by_choice(live, site):
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_by_touch_on_a_phone(live, dark):
-    figure, page, watch = live(PAGE, width=390, touch=True, dark=dark)
+def test_by_touch_on_a_phone(live):
+    figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
     figure.get_by_text("yours", exact=True).first.tap()
     figure.get_by_role("button", name="Train", exact=True).tap()
     verdict(figure)
     assert_fits_a_phone(page, watch)
-    assert_follows_the_theme(figure, page, dark)
+    assert_follows_the_theme(figure, page)
 
 
 def test_it_is_accessible_while_it_trains_and_with_livevit_open(live):

@@ -162,15 +162,14 @@ def test_by_mouse_and_key_it_says_what_numpy_says(live, stored, from_file):
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_by_touch_on_a_phone(live, stored, dark):
-    figure, page, watch = live(PAGE, width=390, touch=True, dark=dark)
+def test_by_touch_on_a_phone(live, stored):
+    figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
     figure.get_by_text("label smoothing 0.1", exact=True).first.tap()
     assert_numbers(figure, stored, "label smoothing 0.1", 0)
     figure.get_by_text("test accuracy by epoch", exact=True).tap()
     expect(figure.get_by_role("status")).to_contain_text("Shown: test accuracy by epoch")
     assert_fits_a_phone(page, watch)
-    assert_follows_the_theme(figure, page, dark)
+    assert_follows_the_theme(figure, page)
 
 
 GARBAGE = {
