@@ -12,6 +12,7 @@ from vitnb.checks import (  # noqa: F401  (they register their exercises)
     chapter_06,
     chapter_07,
     chapter_08,
+    chapter_09,
     chapter_10,
     chapter_jax,
 )

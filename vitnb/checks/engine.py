@@ -59,18 +59,24 @@ class Exercise:
     test: Callable[[Any], str]
     hints: tuple[str, str]
     mistakes: dict[str, Callable]  # {message: a wrong answer that gets it}, where the form of the exercise has them
+    work: float  # how many times TIME_LIMIT its answer may take
 
 
 EXERCISES: dict[str, Exercise] = {}
 
 
 def exercise(
-    number: str, signature: str, hint1: str, hint2: str, mistakes: dict[str, Callable] | None = None
+    number: str,
+    signature: str,
+    hint1: str,
+    hint2: str,
+    mistakes: dict[str, Callable] | None = None,
+    work: float = 1.0,
 ) -> Callable[[Callable], Callable]:
     """Register the decorated function as the test of an exercise."""
 
     def register(test: Callable[[Any], str]) -> Callable[[Any], str]:
-        EXERCISES[number] = Exercise(signature, test, (hint1, hint2), mistakes or {})
+        EXERCISES[number] = Exercise(signature, test, (hint1, hint2), mistakes or {}, work)
         return test
 
     return register
@@ -200,7 +206,7 @@ def _judge(number: str, task: Exercise, answer: Any) -> tuple[bool, str]:
             raise Wrong(no_function)
         with _random_numbers_kept(), _settings_kept(), torch.inference_mode(False), torch.enable_grad():
             _set(torch.float32, torch.device("cpu"), torch.get_num_threads())
-            return True, f"Right: {_limited(lambda: task.test(answer))}"
+            return True, f"Right: {_limited(lambda: task.test(answer), task.work)}"
     except NotDone:
         return False, f"{number}: not done yet."
     except TimeUp as limit:
@@ -212,20 +218,21 @@ def _judge(number: str, task: Exercise, answer: Any) -> tuple[bool, str]:
     return False, f'{reason} Hint: check("{number}", hint=1).'
 
 
-def _limited(function: Callable[[], str]) -> str:
-    """Run a function; raise TimeUp when its time is over.
+def _limited(function: Callable[[], str], work: float) -> str:
+    """Run a function; raise TimeUp when its time, so many times TIME_LIMIT, is over.
 
     What cannot be stopped: one long call into C, before it is over; an answer
     that ignores SIGALRM; in a second thread, the thread itself, which goes on.
     """
     main = threading.current_thread() is threading.main_thread()
-    return _limited_by_signal(function) if main and hasattr(signal, "setitimer") else _limited_by_thread(function)
+    by = _limited_by_signal if main and hasattr(signal, "setitimer") else _limited_by_thread
+    return by(function, _stopwatch(work * TIME_LIMIT))
 
 
-def _stopwatch() -> Callable[[], str]:
+def _stopwatch(work: float) -> Callable[[], str]:
     """A function that says which limit is met, if one is: that on this process's work or, much later, on the clock."""
     start, clock = time.process_time(), time.monotonic()
-    work, wait = TIME_LIMIT, PATIENCE * TIME_LIMIT
+    wait = PATIENCE * work
 
     def met() -> str:
         if time.process_time() - start > work:
@@ -237,8 +244,8 @@ def _stopwatch() -> Callable[[], str]:
     return met
 
 
-def _limited_by_signal(function: Callable[[], str]) -> str:
-    met, running, pause = _stopwatch(), True, 0.1
+def _limited_by_signal(function: Callable[[], str], met: Callable[[], str]) -> str:
+    running, pause = True, 0.1
 
     def look(*_: Any) -> None:
         nonlocal pause
@@ -261,7 +268,7 @@ def _limited_by_signal(function: Callable[[], str]) -> str:
         signal.signal(signal.SIGALRM, handler)
 
 
-def _limited_by_thread(function: Callable[[], str]) -> str:
+def _limited_by_thread(function: Callable[[], str], met: Callable[[], str]) -> str:
     """Windows has no timer signal, and only the main thread gets one; the thread that is too slow goes on alone."""
     outcome: list[Any] = []
 
@@ -271,7 +278,7 @@ def _limited_by_thread(function: Callable[[], str]) -> str:
         except BaseException as error:
             outcome.append(error)
 
-    met, thread = _stopwatch(), threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     while thread.is_alive() and not (limit := met()):
         thread.join(TIME_LIMIT / 10)
@@ -371,4 +378,6 @@ def _listed(given: tuple) -> str:
 
 
 def _wrap(text: str) -> str:
-    return textwrap.fill(text, 75, break_long_words=False, break_on_hyphens=False)  # longer lines scroll in the page
+    # Longer lines scroll in the page.
+    lines = [textwrap.fill(line, 75, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")]
+    return "\n".join(lines)

@@ -8,11 +8,35 @@ figures, experiments and tests take their wrong versions from here.
     clinic.build("normalise then add", ViTConfig())  # a model with that fault
     clinic.of(PreNormBlock)                          # {symptom: wrong version}
     {name: test(model) for name, test in clinic.TESTS.items()}
+
+The ward holds those that people have really met, as sealed models:
+
+    clinic.PATIENTS                                  # their names
+    clinic.ward("Ada Lovelace")                      # five of them, hers
+    clinic.sealed(model)                             # any model, sealed
 """
 
 from vitnb.clinic import attend, cut, place, pool, train, wire
 from vitnb.clinic._build import build
 from vitnb.clinic._fault import FAMILIES, FAULTS, Fault, of
 from vitnb.clinic._tests import TESTS
+from vitnb.clinic._ward import PATIENTS, Patient, sealed, ward
 
-__all__ = ["FAMILIES", "FAULTS", "TESTS", "Fault", "attend", "build", "cut", "of", "place", "pool", "train", "wire"]
+__all__ = [
+    "FAMILIES",
+    "FAULTS",
+    "PATIENTS",
+    "TESTS",
+    "Fault",
+    "Patient",
+    "attend",
+    "build",
+    "cut",
+    "of",
+    "place",
+    "pool",
+    "sealed",
+    "train",
+    "ward",
+    "wire",
+]

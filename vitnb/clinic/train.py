@@ -1,4 +1,7 @@
-"""Wrong training: learning rates by step, who decays, a batch in parts, the order of images. Losses mostly fall."""
+"""Wrong training: learning rates by step, who decays, a batch in parts, the order of images, a step, a comparison.
+
+Losses mostly fall.
+"""
 
 import math
 from collections.abc import Callable
@@ -190,3 +193,156 @@ def order(labels: Tensor, generator: torch.Generator) -> Tensor:
 @fault("does not shuffle, so that the classes come one after the other", order, None)
 def not_shuffled(labels: Tensor, generator: torch.Generator) -> Tensor:
     return labels.argsort(stable=True)
+
+
+# One step of a training: (model, optimizer, scheduler, images, labels) -> the loss.
+
+Optimizer, Scheduler = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
+
+
+def step(model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor) -> Tensor:
+    """The right one."""
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    scheduler.step()
+    return loss.detach()
+
+
+@fault("never clears the gradients, so that each step goes by the sum of all batches so far", step, None)
+def gradients_never_cleared(
+    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
+) -> Tensor:
+    loss = F.cross_entropy(model(images), labels)
+    loss.backward()
+    optimizer.step()
+    scheduler.step()
+    return loss.detach()
+
+
+@fault("clears the gradients after the backward pass, so that none are left for the step", step, None)
+def gradients_cleared_too_late(
+    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
+) -> Tensor:
+    loss = F.cross_entropy(model(images), labels)
+    loss.backward()
+    optimizer.zero_grad()
+    optimizer.step()
+    scheduler.step()
+    return loss.detach()
+
+
+@fault("moves before the backward pass, by the gradients of the batch before", step, None)
+def step_before_backward(
+    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
+) -> Tensor:
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.step()
+    optimizer.zero_grad()
+    loss.backward()
+    scheduler.step()
+    return loss.detach()
+
+
+@fault("calls the scheduler before the optimizer, so that the first learning rate is never used", step, None)
+def scheduler_before_optimizer(
+    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
+) -> Tensor:
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    scheduler.step()
+    optimizer.step()
+    return loss.detach()
+
+
+@fault("calls the scheduler and never the optimizer", step, None)
+def scheduler_alone(
+    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
+) -> Tensor:
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    scheduler.step()
+    return loss.detach()
+
+
+@fault("never calls the scheduler, so that the learning rate stays where it is", step, None)
+def scheduler_forgotten(
+    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
+) -> Tensor:
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+@fault("gives probabilities to the loss, which takes a softmax of its own", step, None)
+def probabilities_in_the_loss(
+    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
+) -> Tensor:
+    loss = F.cross_entropy(model(images).softmax(-1), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    scheduler.step()
+    return loss.detach()
+
+
+# A comparison: (models, train, test), pairs of images and labels -> the accuracy of each model on the test images.
+
+Pair = tuple[Tensor, Tensor]
+
+
+def compare(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
+    """The right one: as many steps for each, on the training images alone, then the test images in eval mode."""
+    for model in models:
+        learn(model.train(), train)
+    return [accuracy(model.eval(), test) for model in models]
+
+
+def learn(model: nn.Module, train: Pair, epochs: int = 2, batch_size: int = 4) -> None:
+    """Train by plain gradient descent, batch after batch."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(epochs):
+        for images, labels in zip(*(part.split(batch_size) for part in train), strict=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, test: Pair) -> float:
+    """The share of images that a model gets right, in the mode that it is in."""
+    images, labels = test
+    return (model(images).argmax(-1) == labels).float().mean().item()
+
+
+@fault("leaves the models in train mode while it tests them, with dropout on", compare, None)
+def tested_in_train_mode(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
+    for model in models:
+        learn(model.train(), train)
+    return [accuracy(model, test) for model in models]
+
+
+@fault("trains on the test images, too", compare, None)
+def test_images_in_training(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
+    for model in models:
+        learn(model.train(), tuple(map(torch.cat, zip(train, test, strict=True))))
+    return [accuracy(model.eval(), test) for model in models]
+
+
+@fault("gives the last model twice as many epochs as the others", compare, None)
+def unlike_budgets(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
+    for model in models:
+        learn(model.train(), train, epochs=4 if model is models[-1] else 2)
+    return [accuracy(model.eval(), test) for model in models]
+
+
+@fault("reports the accuracy on the images that it has trained on", compare, None)
+def tested_on_training_images(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
+    for model in models:
+        learn(model.train(), train)
+    return [accuracy(model.eval(), train) for model in models]

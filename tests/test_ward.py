@@ -1,0 +1,321 @@
+"""vitnb.clinic: sealed models behave as unsealed ones and look alike; a name gives the same patients everywhere."""
+
+import copy
+import inspect
+import itertools
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from answers import verdict
+from test_checks_09 import family, seeing
+from torch import nn
+from torch.nn import functional as F
+
+from vitnb import MultiHeadAttention, ViT, ViTConfig, clinic, record_attention
+from vitnb.checks.chapter_09 import IN_A_MODEL
+from vitnb.clinic import _ward
+
+CONFIG = ViTConfig(img_size=(12, 20), patch_size=4, in_chans=2, num_classes=7, embed_dim=24, depth=2, num_heads=3)
+NEW_AT_EACH_CALL = {name for name in IN_A_MODEL if "new" in name or "made" in name}
+STEADY = [name for name in IN_A_MODEL if name not in NEW_AT_EACH_CALL]
+CONFIGS = {
+    "as it is": CONFIG,
+    "post-norm": replace(CONFIG, norm="post"),
+    "mean": replace(CONFIG, global_pool="mean", pos_embed="none"),
+    "attention": replace(CONFIG, global_pool="attn", pos_embed="sincos", dropout=0.1, qkv_bias=False),
+    "conv": replace(CONFIG, stem="conv", num_classes=0, img_size=(16, 32)),
+}
+NAMES = """Ada Lovelace, Alan Turing, Grace Hopper, Emmy Noether, Li Wei, Anna Schmidt, Juan Pérez, Sofia Rossi,
+    Kenji Sato, Fatima Ali, Olga Ivanova, John Smith, Jane Doe, Max Muster, Erika Muster, Peter Pan, Tom Jones,
+    Mary Brown, Ravi Kumar, Priya Singh, Noah Cohen, Lea Levi, Inês Costa, Pablo Díaz, Marta Nowak, Jan Novák,
+    Lars Hansen, Mia Berg, Eva Horvat, Ivan Petrov""".split(",")
+
+
+def images_for(config, B=3):
+    return torch.randn(B, config.in_chans, *(config.img_size if isinstance(config.img_size, tuple) else (28, 28)))
+
+
+def gradients(model, images):
+    torch.manual_seed(0)  # dropout
+    logits = model(images)
+    return torch.autograd.grad(logits.square().sum(), list(model.parameters()), allow_unused=True)
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_a_sealed_model_computes_what_the_unsealed_one_does(name):
+    model, images = clinic.build(name, CONFIG), images_for(CONFIG)
+    sealed = clinic.sealed(model)
+    assert torch.equal(sealed(images), model(images))
+    for ours, theirs in zip(gradients(sealed, images), gradients(model, images), strict=True):
+        assert (ours is None and theirs is None) or torch.equal(ours, theirs)
+    a, b = sealed.state_dict(), model.state_dict()
+    assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+    assert [name for name, _ in sealed.named_modules()] == [name for name, _ in model.named_modules()]
+    assert {test for test, sees in clinic.TESTS.items() if not sees(sealed)} == {
+        test for test, sees in clinic.TESTS.items() if not sees(model)
+    }
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_a_right_model_of_every_form_can_be_sealed(config):
+    model, images = ViT(config), images_for(config, 2)
+    sealed = clinic.sealed(model)
+    torch.manual_seed(0)
+    wanted = model(images)
+    torch.manual_seed(0)
+    assert torch.equal(sealed(images), wanted)
+    assert type(model) is ViT  # sealed is a copy
+
+
+@pytest.mark.parametrize("name", [None, *clinic.PATIENTS])
+def test_copies_weights_and_modes_work_as_in_an_unsealed_model(name):
+    torch.manual_seed(0)
+    model = ViT(CONFIG) if name is None else clinic.build(name, CONFIG)
+    sealed, images = clinic.sealed(model), images_for(CONFIG)
+    twin = copy.deepcopy(sealed)
+    assert type(twin.blocks[0]) is type(sealed.blocks[0]) and twin.config == CONFIG
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.add_(1.0)
+    assert not any(torch.equal(a, b) for a, b in zip(twin.parameters(), sealed.parameters(), strict=True))
+    twin.load_state_dict(sealed.state_dict())
+    if name not in NEW_AT_EACH_CALL:
+        assert torch.equal(twin(images), sealed(images))
+    assert twin.train().training and not twin.eval().training
+    assert not twin.blocks[0].training or name == "listed blocks"
+    assert twin.zero_grad() is None and twin.double() is twin
+
+
+def test_hooks_fire_and_attention_is_recorded():
+    images, seen = images_for(CONFIG), []
+    model, sealed = (ViT(CONFIG), clinic.sealed(ViT(CONFIG)))
+    sealed.load_state_dict(model.state_dict())
+    sealed.blocks[1].mlp.register_forward_hook(lambda part, given, out: seen.append(out.shape))
+    with record_attention(sealed) as maps, record_attention(model) as wanted:
+        assert torch.allclose(sealed(images), model(images))
+    assert seen == [(3, 16, 24)] and all(map(torch.equal, maps, wanted))
+    assert isinstance(sealed.blocks[0].attention, MultiHeadAttention) and isinstance(sealed.norm, nn.LayerNorm)
+    assert isinstance(sealed, ViT) and sealed.forward_intermediates(images).keys() >= {"patches", "block_2", "logits"}
+    assert {"positions.table", "pool.token"} == sealed.no_weight_decay()
+
+
+PARTS = ["", "patch_embed", "pool", "positions", "norm", "head", "blocks.0", "blocks.1.attention", "blocks.0.mlp"]
+PARTS += ["blocks.0.norm1", "blocks.1.norm2"]
+
+
+def part(model, name):
+    for step in filter(None, name.split(".")):
+        model = model[int(step)] if step.isdigit() else getattr(model, step)
+    return model
+
+
+def seen_at_a_glance(thing):
+    """What somebody sees who looks at a part without digging."""
+    kind = type(thing)
+    methods = [name for name, _ in vars(kind).items() if not name.startswith("_")]
+    sources = [inspect.getsource(getattr(thing, name)) for name in sorted([*methods, "__init__", "__repr__"])]
+    try:
+        sources.append(inspect.getsource(kind))
+    except OSError:
+        sources.append("no source")
+    return [kind.__name__, kind.__qualname__, kind.__module__, kind.__doc__, repr(thing), str(thing), *sources]
+
+
+@pytest.mark.parametrize("name", IN_A_MODEL)
+def test_right_and_wrong_look_alike(name):
+    right, wrong = clinic.sealed(ViT(CONFIG)), clinic.sealed(clinic.build(name, CONFIG))
+    for place in PARTS:
+        glance = seen_at_a_glance(part(wrong, place))
+        assert glance == seen_at_a_glance(part(right, place)), place
+        assert not [word for word in (name, clinic.FAULTS[name].wrong.__name__) if word in " ".join(map(str, glance))]
+
+
+def test_no_two_sealed_models_share_a_class():
+    first, second = (clinic.sealed(ViT(CONFIG)) for _ in range(2))
+    assert type(first.blocks[0].attention) is not type(second.blocks[0].attention)
+
+
+def test_a_sealed_function_has_no_name_and_does_what_it_did():
+    right, wrong = clinic.sealed(clinic.train.compare), clinic.sealed(clinic.train.unlike_budgets)
+    assert right.__name__ == wrong.__name__ and inspect.getsource(right) == inspect.getsource(wrong)
+    images, labels = torch.randn(8, 4), torch.arange(8) % 2
+    model = nn.Linear(4, 2)
+    found = [f([copy.deepcopy(model)], (images, labels), (images, labels)) for f in (right, clinic.train.compare)]
+    assert found[0] == found[1]
+
+
+def test_what_cannot_be_sealed_is_refused():
+    with pytest.raises(TypeError, match="a ViT or a function can be sealed, got Linear"):
+        clinic.sealed(nn.Linear(2, 3))
+
+
+# The ward -------------------------------------------------------------------------------------------------
+
+
+def numbers(who):
+    return [patient.number for patient in clinic.ward(who)]
+
+
+def test_the_register():
+    assert 22 <= len(clinic.PATIENTS) == len(set(clinic.PATIENTS)) and set(clinic.PATIENTS) <= set(IN_A_MODEL)
+    assert list(clinic.PATIENTS) == sorted(clinic.PATIENTS) != list(_ward.NUMBERED)
+    for name, case in _ward.REGISTER.items():
+        assert case.families and set(case.families) <= set(clinic.FAMILIES)
+        assert case.provenance in ("a notebook", "in the wild")
+        assert case.complaint.endswith(".") and 60 < len(case.complaint) < 180
+        assert clinic.FAULTS[name].symptom not in case.complaint and name not in case.complaint.lower()
+        assert clinic.FAULTS[name].family in case.families
+    complaints = [case.complaint for case in _ward.REGISTER.values()]
+    assert len(set(complaints)) == len(complaints)
+
+
+def test_a_name_gives_the_same_five_on_every_machine():
+    """Whoever changes these has changed the patients of every class."""
+    assert numbers("Ada Lovelace") == [13, 14, 11, 25, 9]
+    assert numbers("Grace Hopper") == numbers("  grace   HOPPER ")
+    assert numbers("Zoë") == numbers("Zoe\u0308")
+    assert numbers("4711") != numbers("4712")
+    script = "from vitnb import clinic; print([p.number for p in clinic.ward('Ada Lovelace')])"
+    for seed in "1", "2":
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        out = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        assert out.stdout == "[13, 14, 11, 25, 9]\n"
+
+
+def test_classmates_get_different_patients_of_five_kinds():
+    drawn = [numbers(name) for name in NAMES]
+    assert len({frozenset(five) for five in drawn}) == len(NAMES) == 30
+    assert max(len(set(a) & set(b)) for a, b in itertools.combinations(drawn, 2)) <= 4
+    for five in drawn:
+        cases = [_ward.REGISTER[_ward.NUMBERED[number - 1]] for number in five]
+        assert len({case.kind for case in cases}) == 5
+        assert len({case.families[0] for case in cases}) >= 3
+    met = {_ward.NUMBERED.index(name) + 1 for name in _ward.MET}
+    assert set(itertools.chain(*drawn)) == set(range(1, len(_ward.NUMBERED) + 1)) - met  # everybody else is drawn
+
+
+def test_numbers_give_the_patients_of_the_register():
+    assert numbers(7) == numbers([7]) == [7]
+    assert numbers((12, 3)) == [12, 3]
+    assert repr(clinic.ward(7)[0]).startswith("Patient 7: It is as accurate as the others.")
+    assert clinic.ward(7) == clinic.ward([7])
+
+
+def test_a_patient_has_the_same_weights_in_each_ward_and_leaves_random_numbers_alone():
+    before = torch.random.get_rng_state()
+    first, again = (clinic.ward(3)[0].model for _ in range(2))
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert all(map(torch.equal, first.parameters(), again.parameters()))
+    assert first.config == ViTConfig(depth=2) and type(first).__name__ == "Model"
+
+
+@pytest.mark.parametrize(
+    "who, error, message",
+    [
+        ("  ", ValueError, "the name is empty"),
+        ([], ValueError, "no numbers are given"),
+        (0, ValueError, "patient 0 is not in the register, which goes from 1 to 26"),
+        (4711, ValueError, "a student's number is written as a name, '4711'"),
+        ([7, "Ada"], TypeError, "a patient's number must be a whole number such as 7, got 'Ada'"),
+        (True, TypeError, "got True"),
+        (None, TypeError, "got None"),
+    ],
+)
+def test_bad_input_is_refused(who, error, message):
+    with pytest.raises(error, match=message):
+        clinic.ward(who)
+
+
+@pytest.mark.parametrize("number", range(1, len(_ward.NUMBERED) + 1))
+def test_every_patient_of_the_register_has_its_check(number):
+    said, text = verdict("9.4", lambda: (number, [(family(number), seeing(number))]))
+    assert said, text
+    elsewhere = next(f for f in clinic.FAMILIES if f not in _ward.REGISTER[_ward.NUMBERED[number - 1]].families)
+    said, text = verdict("9.4", lambda: ([number], [(elsewhere, seeing(number))]))
+    assert not said and f"its fault does not stand in '{elsewhere}'" in text
+    said, text = verdict("9.4", lambda: (number, [(family(number), lambda model: True)]))
+    assert not said and "the family is right, the test is not" in text
+    assert not [name for name in IN_A_MODEL if f" {name} " in text and " " in name]
+
+
+# What owners say, as far as it holds by construction -------------------------------------------------------
+
+
+def right_and(name, **changes):
+    """A right model and a wrong one with the same random weights."""
+    config = replace(CONFIG, **changes)
+    right, wrong = ViT(config).eval(), clinic.build(name, config).eval()
+    with torch.no_grad():
+        for parameter in right.parameters():
+            parameter.copy_(0.3 * torch.randn(parameter.shape))
+    wrong.load_state_dict(right.state_dict())
+    return right, wrong
+
+
+@pytest.mark.parametrize("name", ["split by view", "divided for all heads"])
+def test_with_one_head_it_gives_the_logits_of_a_right_model(name):
+    images = images_for(CONFIG)
+    for heads, same in ((1, True), (4, False)):
+        right, wrong = right_and(name, num_heads=heads)
+        assert torch.allclose(right(images), wrong(images), atol=1e-4) is same
+
+
+def test_the_batch_never_shows_the_cls_token_a_pixel():
+    _, wrong = right_and("over the batch")
+    assert torch.equal(wrong(images_for(CONFIG)), wrong(images_for(CONFIG)))
+
+
+def test_a_long_token_comes_out_of_the_first_block_as_a_short_one():
+    x = torch.randn(2, 7, CONFIG.embed_dim)
+    right, wrong = right_and("first half only")
+    assert torch.allclose(wrong.blocks[0](10 * x), wrong.blocks[0](x), atol=1e-3)
+    assert not torch.allclose(right.blocks[0](10 * x), right.blocks[0](x), atol=1e-1)
+
+
+@torch.no_grad()
+def test_without_the_mlp_attention_can_do_what_it_likes():
+    _, wrong = right_and("forgotten plus")
+    for block in wrong.blocks:
+        block.mlp.fc2.weight.zero_()
+        block.mlp.fc2.bias.zero_()
+    images = images_for(CONFIG)
+    before = wrong(images)
+    for block in wrong.blocks:
+        block.attention.proj.weight.mul_(100)
+    assert torch.equal(wrong(images), before)
+
+
+def test_shuffled_patches_give_the_same_logits():
+    right, wrong = right_and("unused positions")
+    images = images_for(CONFIG)
+    moved = images.roll((4, 8), dims=(2, 3))
+    assert torch.allclose(wrong(moved), wrong(images), atol=1e-4)
+    assert not torch.allclose(right(moved), right(images), atol=1e-4)
+
+
+def test_the_loss_of_probabilities_never_gets_below_its_floor():
+    sure = torch.eye(10)[:1]
+    assert F.cross_entropy(sure, torch.tensor([0])).item() == pytest.approx(1.4612, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["no parameter", "foreign blocks"])
+def test_loading_its_weights_raises_nothing_and_gives_other_logits(name):
+    first, second = (clinic.build(name, CONFIG).eval() for _ in range(2))
+    with torch.no_grad():
+        first.head.weight.normal_()
+    second.load_state_dict(first.state_dict())
+    images = images_for(CONFIG)
+    assert not torch.allclose(first(images), second(images), atol=1e-4)
+
+
+def test_only_batches_of_three_work():
+    model = clinic.build("for each image", CONFIG)
+    assert model(images_for(CONFIG, 3)).shape == (3, 7)
+    with pytest.raises(RuntimeError):
+        model(images_for(CONFIG, 2))
