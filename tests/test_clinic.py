@@ -24,16 +24,45 @@ IN_A_MODEL = [name for name, fault in clinic.FAULTS.items() if fault.replaces is
         {"pos_embed": "none"},
         {"qkv_bias": False},
         {"img_size": 28, "in_chans": 1, "embed_dim": 64, "num_heads": 4},
+        {"in_chans": 3, "norm": "post", "global_pool": "attn", "pos_embed": "none", "qkv_bias": False},
+        {"img_size": (16, 32), "stem": "conv", "dropout": 0.5, "attn_dropout": 0.5},
+        {"depth": 12, "embed_dim": 96, "norm_eps": 1e-5, "num_classes": 1000},
     ],
 )
 def test_a_right_model_passes_the_six_tests(test, changes):
-    assert clinic.TESTS[test](ViT(replace(CONFIG, **changes)))
+    if (test, changes.get("stem")) == ("cut", "conv"):
+        with pytest.raises(ValueError, match="cuts no patches"):
+            clinic.TESTS[test](ViT(replace(CONFIG, **changes)))
+    else:
+        assert clinic.TESTS[test](ViT(replace(CONFIG, **changes)))
+
+
+@torch.no_grad()
+def test_a_trained_model_passes_them_and_is_not_changed_by_them():
+    model = ViT(CONFIG)
+    for parameter in model.parameters():
+        parameter += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    assert all(test(model) for test in clinic.TESTS.values())
+    assert all(torch.equal(before[name], x) for name, x in model.state_dict().items())
+    assert model.training and all(parameter.grad is None for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("name", IN_A_MODEL)
 def test_each_fault_is_seen_by_the_tests_that_it_names(name):
     model = clinic.build(name, CONFIG)
     assert {test for test, passes in clinic.TESTS.items() if not passes(model)} == clinic.FAULTS[name].seen_by
+
+
+def test_no_fault_gets_past_all_six():
+    assert [name for name in IN_A_MODEL if not clinic.FAULTS[name].seen_by] == []
+
+
+@pytest.mark.parametrize("changes", [{"norm": "post"}, {"global_pool": "mean"}, {"pos_embed": "none"}])
+@pytest.mark.parametrize("name", ["eps after the root", "without eps", "foreign blocks", "forgotten block"])
+def test_what_hides_well_is_seen_in_other_models_too(name, changes):
+    model = clinic.build(name, replace(CONFIG, **changes))
+    assert [test for test, passes in clinic.TESTS.items() if not passes(model)] == [*clinic.FAULTS[name].seen_by]
 
 
 @pytest.mark.parametrize("name", IN_A_MODEL)

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from vitnb import ViT, ViTConfig, clinic, data
 from vitnb.figures._base import module
-from vitnb.figures._train_data import CONFIGS, packed
+from vitnb.figures._train_data import CONFIGS, dataset, packed
 from vitnb.recipe import Recipe, decay_groups
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -172,9 +172,35 @@ def test_packed_digits_are_scikit_learns_and_stored():
     assert (raw[1797 * 32 :] == digits.target[order]).all()
 
 
+UNPACK = """
+Promise.all([import("./vitnb/figures/train.js"), import("node:fs")]).then(async ([{ unpack, pixelsOf }, fs]) => {
+  const parts = await unpack(fs.readFileSync(process.env.PACKED), JSON.parse(process.env.META));
+  const bytes = (x) => Buffer.from(x.buffer, x.byteOffset, x.byteLength).toString("base64");
+  const seen = (part) => [bytes(part.images), part.labels, bytes(pixelsOf(part, [0, 1, 2]))];
+  console.log(JSON.stringify([parts.train, parts.test].map(seen)));
+})"""
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_dataset_has_the_images_that_the_page_unpacks(name, tmp_path):
+    if name != "digits" and data.load(name).name != name:
+        pytest.skip("no Fashion-MNIST on this machine")
+    one, found, file = packed(name), dataset(name), tmp_path / "images.gz"
+    file.write_bytes(one.bytes)
+    page = json.loads(node(UNPACK, "-e", PACKED=str(file), META=json.dumps(one.meta)))
+    mine = ((found.train_images, found.train_labels), (found.test_images, found.test_labels))
+    for (images, labels), (bytes_, numbers, normalised) in zip(mine, page, strict=True):
+        assert images.shape == (len(labels), 1, one.meta["side"], one.meta["side"])
+        assert images.numpy().tobytes() == base64.b64decode(bytes_) and labels.tolist() == numbers
+        theirs = torch.frombuffer(bytearray(base64.b64decode(normalised)), dtype=torch.float32)
+        assert torch.allclose(found.normalize(images[:3]).flatten(), theirs, atol=1e-6)
+    assert found.name == name and found.classes == tuple(one.meta["classes"])
+
+
 def test_an_unknown_name_is_refused():
-    with pytest.raises(ValueError, match="name must be one of"):
-        packed("cifar")
+    for load in (packed, dataset):
+        with pytest.raises(ValueError, match="name must be one of"):
+            load("cifar")
 
 
 # ---- In a page from the disk, with no network

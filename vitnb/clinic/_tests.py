@@ -30,10 +30,20 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def reference(model: ViT) -> bool:
-    """Every block does what torch's own encoder layer does with the same weights."""
+    """Every block and every norm does what torch's own layer does with the same weights, however faint its tokens."""
     c, model = model.config, _shaken(model)
     x = torch.randn(3, 7, c.embed_dim, generator=torch.Generator().manual_seed(2))  # (B, T, D)
-    return all(_close(block(x), _torchs(block, c.norm == "pre", c.norm_eps)(x)) for block in model.blocks)
+    faint = c.norm_eps**0.5 * x  # of a variance like eps, which otherwise hardly counts
+    norms = [norm for block in model.blocks for norm in (block.norm1, block.norm2)]
+    norms += [model.norm] if c.norm == "pre" else []
+    return all(_close(block(x), _torchs(block, c.norm == "pre", c.norm_eps)(x)) for block in model.blocks) and all(
+        _close(norm(faint), _torchs_norm(norm, faint, c.norm_eps)) for norm in norms
+    )
+
+
+def _torchs_norm(norm: nn.Module, x: Tensor, eps: float) -> Tensor:
+    weight, bias = (getattr(norm, name, None) for name in ("weight", "bias"))
+    return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
 def _torchs(block: nn.Module, pre: bool, eps: float) -> nn.Module:
@@ -63,9 +73,18 @@ def _torchs(block: nn.Module, pre: bool, eps: float) -> nn.Module:
 
 
 def count(model: ViT) -> bool:
-    """It has as many parameters as a ViT of its config, each of its own."""
+    """It has as many parameters as a ViT of its config, and a loss gives every one of them a gradient."""
     with torch.device("meta"):
-        return count_parameters(model) == count_parameters(ViT(model.config))
+        wanted = count_parameters(ViT(model.config))
+    return count_parameters(model) == wanted and all(g is not None and g.any() for g in _gradients(_shaken(model)))
+
+
+@torch.enable_grad()
+def _gradients(model: ViT) -> tuple[Tensor | None, ...]:
+    """Those of all parameters; None for one that does not take part."""
+    logits = model(_images(model))  # (B, K)
+    loss = F.cross_entropy(logits, torch.arange(len(logits)) % logits.shape[1])
+    return torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
 
 
 def cut(model: ViT) -> bool:
@@ -97,10 +116,12 @@ def order(model: ViT) -> bool:
 
 
 def scores(model: ViT) -> bool:
-    """Its rows are scores: neither they nor their exponentials sum to 1."""
-    logits = _shaken(model)(_images(model))  # (B, K)
+    """Each row holds scores of one image, the same in any batch: neither they nor their exponentials sum to 1."""
+    model, images = _shaken(model), _images(model)
+    logits = model(images)  # (B, K)
+    alone = torch.cat([model(image) for image in images.split(1)])  # (B, K)
     ones = torch.ones(len(logits))
-    return not _close(logits.sum(1), ones) and not _close(logits.exp().sum(1), ones)
+    return _close(logits, alone) and not _close(logits.sum(1), ones) and not _close(logits.exp().sum(1), ones)
 
 
 TESTS: dict[str, Callable[[ViT], bool]] = {

@@ -74,12 +74,12 @@ def keys_mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return MIX(q, k, k)
 
 
-@fault("lets a token attend only to those before it", MIX, {"reference", "order"})
+@fault("lets a token attend only to those before it", MIX, {"reference", "count", "order"})
 def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return MIX(q, k, v, is_causal=True)
 
 
-@fault("lets every token attend to itself alone", MIX, {"reference", "order"})
+@fault("lets every token attend to itself alone", MIX, {"reference", "count", "order"})
 def only_itself(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return v
 
@@ -99,7 +99,11 @@ def layer(mix: Callable[[Tensor, Tensor, Tensor], Tensor]) -> type[MultiHeadAtte
     return Mixing
 
 
-@fault("lets tokens of different images attend to each other (batch_first)", MultiHeadAttention, {"reference", "order"})
+@fault(
+    "lets tokens of different images attend to each other (batch_first)",
+    MultiHeadAttention,
+    {"reference", "count", "order"},
+)
 class OverTheBatch(MultiHeadAttention):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.transpose(0, 1)).transpose(0, 1)
@@ -121,25 +125,25 @@ class SplitByView(MultiHeadAttention):
         return self.drop(self.proj(self.attend(q, k, v).transpose(1, 2).reshape(B, T, D)))
 
 
-@fault("takes the whole batch for one long sequence", MultiHeadAttention, {"reference"})
+@fault("takes the whole batch for one long sequence", MultiHeadAttention, {"reference", "scores"})
 class BatchAsSequence(MultiHeadAttention):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.reshape(1, -1, x.shape[2])).reshape(x.shape)
 
 
-@fault("gives every image the answer of the first", MultiHeadAttention, {"reference"})
+@fault("gives every image the answer of the first", MultiHeadAttention, {"reference", "scores"})
 class FirstImageForAll(MultiHeadAttention):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x[:1]).expand_as(x)
 
 
-@fault("subtracts the mean over the batch first", MultiHeadAttention, {"reference"})
+@fault("subtracts the mean over the batch first", MultiHeadAttention, {"reference", "scores"})
 class CentredOverTheBatch(MultiHeadAttention):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x - x.mean(0, keepdim=True))
 
 
-@fault("gathers nothing: attention is gone", MultiHeadAttention, {"reference", "order"})
+@fault("gathers nothing: attention is gone", MultiHeadAttention, {"reference", "count", "order"})
 class Deleted(MultiHeadAttention):
     def forward(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)

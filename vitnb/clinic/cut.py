@@ -28,7 +28,7 @@ def _permuted(images: Tensor, p: int, *order: int) -> Tensor:
     return x.reshape(B, -1, C * p * p)  # (B, N, C*p*p)
 
 
-@fault("returns zeros in the right shape", patchify, {"cut", "order"})
+@fault("returns zeros in the right shape", patchify, {"count", "cut", "order"})
 def zeros(images: Tensor, patch_size: int) -> Tensor:
     return torch.zeros_like(patchify(images, patch_size))
 
@@ -74,7 +74,7 @@ def channels_last(images: Tensor, patch_size: int) -> Tensor:
     return _permuted(images, patch_size, 0, 2, 4, 3, 5, 1)
 
 
-@fault("gives every image of a batch the patches of the first", patchify, {"cut"})
+@fault("gives every image of a batch the patches of the first", patchify, {"cut", "scores"})
 def patches_of_the_first(images: Tensor, patch_size: int) -> Tensor:
     return patchify(images[:1], patch_size).expand(len(images), -1, -1)
 

@@ -11,7 +11,7 @@ from vitnb.clinic._fault import fault
 from vitnb.positions import LearnedPositions, NoPositions, resize_positions
 
 
-@fault("makes its table anew in each call", LearnedPositions, {"count"})
+@fault("makes its table anew in each call", LearnedPositions, {"count", "scores"})
 class MadeInEachCall(nn.Module):
     def __init__(self, num_tokens: int, embed_dim: int, std: float = 0.02):
         super().__init__()
@@ -21,7 +21,7 @@ class MadeInEachCall(nn.Module):
         return x + nn.Parameter(self.std * torch.randn(1, *x.shape[1:]))
 
 
-@fault("has a table for each image of the batch", LearnedPositions, {"count"})
+@fault("has a table for each image of the batch", LearnedPositions, {"count", "scores"})
 class ForEachImage(LearnedPositions):
     def __init__(self, num_tokens: int, embed_dim: int, std: float = 0.02, batch_size: int = 3):
         super().__init__(num_tokens, embed_dim)
@@ -41,13 +41,13 @@ class NoParameter(nn.Module):
         return x + self.table
 
 
-@fault("adds its table once to the first image, twice to the second, and so on", LearnedPositions)
+@fault("adds its table once to the first image, twice to the second, and so on", LearnedPositions, {"scores"})
 class LouderInEachImage(LearnedPositions):
     def forward(self, x: Tensor) -> Tensor:
         return x + self.table * torch.arange(1, len(x) + 1)[:, None, None]
 
 
-@fault("makes a table for each image, anew in each call", LearnedPositions, {"count"})
+@fault("makes a table for each image, anew in each call", LearnedPositions, {"count", "scores"})
 class MadeForEachImage(MadeInEachCall):
     def forward(self, x: Tensor) -> Tensor:
         return x + nn.Parameter(self.std * torch.randn(x.shape))

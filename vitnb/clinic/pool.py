@@ -36,7 +36,7 @@ class MeanOfPatchesAdded(ClsToken):
         return _first(self.token + x.mean(1, keepdim=True), x)
 
 
-@fault("draws its token anew in each call", ClsToken, {"count", "cls"})
+@fault("draws its token anew in each call", ClsToken, {"count", "cls", "scores"})
 class NewAtEachCall(ClsToken):
     def __init__(self, embed_dim: int):
         super().__init__(embed_dim)
@@ -48,7 +48,7 @@ class NewAtEachCall(ClsToken):
         return _first(torch.randn(1, 1, x.shape[2], generator=generator), x)
 
 
-@fault("draws a token for each image, anew in each call", ClsToken, {"count", "cls"})
+@fault("draws a token for each image, anew in each call", ClsToken, {"count", "cls", "scores"})
 class NewForEachImage(NewAtEachCall):
     def prepend(self, x: Tensor) -> Tensor:
         return _first(torch.randn(len(x), 1, x.shape[2]), x)
@@ -62,7 +62,7 @@ class PlainTensor(ClsToken):
         self.token = torch.zeros(1, 1, embed_dim)
 
 
-@fault("has another token for each place in the batch", ClsToken, {"count", "cls"})
+@fault("has another token for each place in the batch", ClsToken, {"count", "cls", "scores"})
 class OnePerPlace(ClsToken):
     def __init__(self, embed_dim: int):
         super().__init__(embed_dim)
@@ -80,7 +80,7 @@ class OverTheFirstPatch(ClsToken):
         return _first(self.token, x[:, 1:])
 
 
-@fault("answers with its token as it went in, whatever the blocks have made of it", ClsToken, {"order"})
+@fault("answers with its token as it went in, whatever the blocks have made of it", ClsToken, {"count", "order"})
 class TokenAsItWent(ClsToken):
     def forward(self, x: Tensor) -> Tensor:
         return self.token[0].expand(len(x), -1)
@@ -89,7 +89,7 @@ class TokenAsItWent(ClsToken):
 # Whole models.
 
 
-@fault("calls blocks that are not its own, as a forgotten self. does", ViT)
+@fault("calls blocks that are not its own, as a forgotten self. does", ViT, {"count"})
 class ForeignBlocks(ViT):
     def __init__(self, config: ViTConfig):
         super().__init__(config)
@@ -111,7 +111,7 @@ class ListedBlocks(ViT):
         self.blocks = blocks
 
 
-@fault("never calls its last block", ViT)
+@fault("never calls its last block", ViT, {"count"})
 class ForgottenBlock(ViT):
     def forward_features(self, images: Tensor) -> Tensor:
         x = self.embed(images)
@@ -120,13 +120,13 @@ class ForgottenBlock(ViT):
         return self.norm(x)
 
 
-@fault("multiplies its position table by 0, so that nobody reads it", ViT, {"order"})
+@fault("multiplies its position table by 0, so that nobody reads it", ViT, {"count", "order"})
 class SilentPositions(ViT):
     def embed(self, images: Tensor) -> Tensor:
         return self.pool.prepend(self.patch_embed(images)) + 0 * self.positions.table
 
 
-@fault("has a position table and never adds it", ViT, {"order"})
+@fault("has a position table and never adds it", ViT, {"count", "order"})
 class UnusedPositions(ViT):
     def embed(self, images: Tensor) -> Tensor:
         return self.pool.prepend(self.patch_embed(images))
@@ -146,7 +146,7 @@ class PlainCls(ViT):
         self.pool = PlainTensor(config.embed_dim)
 
 
-@fault("makes its positions anew at every call", ViT, {"count"})
+@fault("makes its positions anew at every call", ViT, {"count", "scores"})
 class NewPositions(ViT):
     def __init__(self, config: ViTConfig):
         super().__init__(config)
@@ -157,7 +157,7 @@ class NewPositions(ViT):
         return self.pool.prepend(self.patch_embed(images)) + torch.randn(self.size)
 
 
-@fault("has no last norm", ViT, {"count"})
+@fault("has no last norm", ViT, {"reference", "count"})
 class NoLastNorm(ViT):
     def __init__(self, config: ViTConfig):
         super().__init__(config)
@@ -175,7 +175,7 @@ class ExtraLinear(ViT):
         return self.positions(self.pool.prepend(x))
 
 
-@fault("computes its embedding under no_grad, so that it never learns", ViT)
+@fault("computes its embedding under no_grad, so that it never learns", ViT, {"count"})
 class FrozenEmbedding(ViT):
     def embed(self, images: Tensor) -> Tensor:
         with torch.no_grad():

@@ -63,14 +63,14 @@ class NoPlus(PreNormBlock):
         return self.mlp(self.norm2(self.attention(self.norm1(x))))
 
 
-@fault("has no norm on its branches", PreNormBlock, {"reference"})
+@fault("has no norm on its branches", PreNormBlock, {"reference", "count"})
 class NoNorms(PreNormBlock):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(x)
         return x + self.mlp(x)
 
 
-@fault("has no norm before the MLP", PreNormBlock, {"reference"})
+@fault("has no norm before the MLP", PreNormBlock, {"reference", "count"})
 class NoSecondNorm(PreNormBlock):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x))
@@ -84,7 +84,7 @@ class SwappedNorms(PreNormBlock):
         return x + self.mlp(self.norm1(x))
 
 
-@fault("uses its first norm twice (which a gain of 1 hides)", PreNormBlock, {"reference"})
+@fault("uses its first norm twice (which a gain of 1 hides)", PreNormBlock, {"reference", "count"})
 class OneNorm(PreNormBlock):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x))
@@ -144,12 +144,12 @@ def over_the_tokens(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor
     return _over(x, gain, bias, eps, 1)
 
 
-@fault("normalises over the images of the batch, as BatchNorm does", NORM, {"reference", "order"})
+@fault("normalises over the images of the batch, as BatchNorm does", NORM, {"reference", "order", "scores"})
 def over_the_images(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return _over(x, gain, bias, eps, 0)
 
 
-@fault("normalises over all images, tokens and channels together", NORM, {"reference"})
+@fault("normalises over all images, tokens and channels together", NORM, {"reference", "scores"})
 def over_everything(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return _over(x, gain, bias, eps, 0, 1, 2)
 
@@ -159,17 +159,17 @@ def unbiased_variance(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tens
     return gain * _centred(x) / (x.var(-1, keepdim=True) + eps).sqrt() + bias
 
 
-@fault("forgets gain and bias", NORM, {"reference"})
+@fault("forgets gain and bias", NORM, {"reference", "count"})
 def without_gain_and_bias(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return NORM(x, x.shape[-1:], eps=eps)
 
 
-@fault("forgets the bias", NORM, {"reference"})
+@fault("forgets the bias", NORM, {"reference", "count"})
 def without_bias(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return NORM(x, x.shape[-1:], gain, eps=eps)
 
 
-@fault("forgets the gain", NORM, {"reference"})
+@fault("forgets the gain", NORM, {"reference", "count"})
 def without_gain(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return NORM(x, x.shape[-1:], eps=eps) + bias
 
@@ -184,12 +184,12 @@ def divided_by_the_variance(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -
     return gain * _centred(x) / (_variance(x) + eps) + bias
 
 
-@fault("adds eps after the root (which a small eps hides)", NORM)
+@fault("adds eps after the root (which a small eps hides)", NORM, {"reference"})
 def eps_after_the_root(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return gain * _centred(x) / (_variance(x).sqrt() + eps) + bias
 
 
-@fault("does not use eps (which a small eps hides)", NORM)
+@fault("does not use eps (which a small eps hides)", NORM, {"reference"})
 def without_eps(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return gain * _centred(x) / _variance(x).sqrt() + bias
 

@@ -1,7 +1,7 @@
 // The six property tests of vitnb.clinic, run in the page on a net of train.js: what shapes and curves do not show.
 // Each is true for a net that passes.
 import { Net, asTorch, normal, randoms } from "./net.js";
-import { network, patchify, throughBlock } from "./vit.js";
+import { layerNorm, network, patchify, throughBlock } from "./vit.js";
 
 const B = 3;
 
@@ -30,12 +30,16 @@ function independent(net) {
   return network(config, layout, numbers);
 }
 
-/** Every block does what the independent network's does with the same weights. */
+/** Every block and every norm does what the independent network's does with the same weights, for faint tokens too. */
 function reference(original) {
   const net = shaken(original);
   const other = independent(net);
   const s = { ...net.sizes, B, T: 7 };
   const tokens = noise(B * s.T * s.D, "tokens");
+  return blocksAgree(net, other, tokens, s) && normsAgree(net, other, tokens, s);
+}
+
+function blocksAgree(net, other, tokens, s) {
   return Array.from({ length: s.L }).every((_, b) => {
     net.tape.reset();
     const y = net.tape.read(net.block(net.tape.constant(tokens, B * s.T), b, s));
@@ -47,8 +51,39 @@ function reference(original) {
   });
 }
 
-/** It has as many weights as a ViT of its config. */
-function count({ weights, sizes: { patch, D, T, L, K, inner, learned } }) {
+/** On tokens of a variance like eps, which otherwise hardly counts. */
+function normsAgree(net, { eps, weights }, tokens, s) {
+  const faint = tokens.map((x) => Math.sqrt(eps) * x);
+  const its = (name) => (x) => net.norm(x, name, s);
+  const norms = { norm: (x) => net.parts.last(x, its("norm")) };
+  for (let b = 0; b < s.L; b++)
+    for (const name of [`blocks.${b}.norm1`, `blocks.${b}.norm2`]) norms[name] = its(name);
+  return Object.entries(norms).every(([name, norm]) => {
+    net.tape.reset();
+    const y = net.tape.read(norm(net.tape.constant(faint, B * s.T)));
+    const [gain, shift] = [weights[`${name}.weight`], weights[`${name}.bias`]];
+    return close(y, layerNorm(faint, B * s.T, s.D, gain, shift, eps));
+  });
+}
+
+/** It has as many weights as a ViT of its config, and a loss gives every one of them a gradient. */
+function count(original) {
+  return counted(original) && gradients(shaken(original)).every((g) => g.some(Boolean));
+}
+
+/** Those of all weights that learn. */
+function gradients(net) {
+  const { tape, weights, sizes } = net;
+  tape.reset(true);
+  const labels = Array.from({ length: B }, (_, b) => b % sizes.K);
+  tape.crossEntropy(net.forward(imagesFor(net), B), labels);
+  tape.backward();
+  return Object.values(weights)
+    .filter(({ learns }) => learns)
+    .map((weight) => tape.read(weight, "grad"));
+}
+
+function counted({ weights, sizes: { patch, D, T, L, K, inner, learned } }) {
   const layer = (from, to) => (from + 1) * to;
   const block = layer(D, 3 * D) + layer(D, D) + layer(D, inner) + layer(inner, D) + 4 * D;
   const wanted = layer(patch * patch, D) + D + learned * T * D + L * block + 2 * D + layer(D, K);
@@ -102,22 +137,19 @@ function order(original) {
   return !close(net.logits(images), net.logits(rolled));
 }
 
-/** What it gives are scores: neither they nor their exponentials sum to 1. */
+/** Each row holds scores of one image, the same in any batch: neither they nor their exponentials sum to 1. */
 function scores(original) {
   const net = shaken(original);
-  const { K } = net.sizes;
-  const logits = net.logits(imagesFor(net));
-  const sums = (f) =>
-    Array.from({ length: B }, (_, b) =>
-      logits.subarray(b * K, (b + 1) * K).reduce((sum, z) => sum + f(z), 0),
-    );
-  const ones = Array(B).fill(1);
-  return (
-    !close(
-      sums((z) => z),
-      ones,
-    ) && !close(sums(Math.exp), ones)
-  );
+  const { K, side } = net.sizes;
+  const images = imagesFor(net);
+  const logits = net.logits(images);
+  const row = (x, i, n) => x.subarray(i * n, (i + 1) * n);
+  const rows = [...Array(B).keys()];
+  const alone = rows.flatMap((b) => [...net.logits(row(images, b, side ** 2))]);
+  const sums = (f) => rows.map((b) => row(logits, b, K).reduce((sum, z) => sum + f(z), 0));
+  const [plain, raised] = [sums((z) => z), sums(Math.exp)];
+  const ones = rows.map(() => 1);
+  return close(logits, alone) && !close(plain, ones) && !close(raised, ones);
 }
 
 const TESTS = { reference, count, cut, cls, order, scores };

@@ -3,12 +3,12 @@ import { h, heading } from "../kit/dom.js";
 import { darkOf } from "./speech.js";
 
 const TESTS = {
-  reference: "each block computes what an independent implementation does",
-  count: "it learns as many parameters as a ViT of this size has",
+  reference: "each block and each norm computes what an independent implementation does",
+  count: "it has as many parameters as a ViT of this size, and each gets a gradient",
   cut: "its tokens are those of patches cut row by row",
   cls: "what is read is the same for all images before the first block",
   order: "patches in another order give other logits",
-  scores: "its outputs are scores, not probabilities",
+  scores: "its outputs are scores, not probabilities, and the same in any batch",
 };
 
 /** The panel of the lights of yours: node, and show(lights of both, contest). */
