@@ -20,7 +20,7 @@ from answers import RIGHT, WRONG, right, verdict, wrong
 from torch import nn
 
 from vitnb import ViT, ViTConfig, clinic, patchify, unpatchify
-from vitnb.checks import chapter_jax, check, engine, kinds
+from vitnb.checks import chapter_09, chapter_jax, check, engine, kinds
 from vitnb.clinic import cut
 from vitnb.training import Recipe, decay_groups
 
@@ -612,6 +612,13 @@ def test_an_error_shows_the_readers_line():
     assert "It was called with (a tensor of shape (2, " in text
 
 
+@pytest.fixture
+def few_faults(monkeypatch):
+    """9.5 tries a model for each fault, which takes seconds: where the settings are in question, a few will do."""
+    monkeypatch.setattr(chapter_09, "IN_A_MODEL", clinic.PATIENTS[::9])
+
+
+@pytest.mark.usefixtures("few_faults")
 @pytest.mark.parametrize("number", ANSWERED)
 def test_the_global_random_numbers_stay_as_they_are(number):
     def draws(*args):
@@ -644,6 +651,7 @@ def settings():
     return torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled(), torch.get_num_threads()
 
 
+@pytest.mark.usefixtures("few_faults")
 @pytest.mark.parametrize("number", [n for n in NUMBERS if n in RIGHT])
 def test_a_right_answer_is_right_under_every_setting_of_the_session(number, setting):
     setting()
@@ -653,6 +661,7 @@ def test_a_right_answer_is_right_under_every_setting_of_the_session(number, sett
     assert settings() == before
 
 
+@pytest.mark.usefixtures("few_faults")
 @pytest.mark.parametrize("number", [n for n in NUMBERS if n in RIGHT])
 def test_an_answer_changes_no_setting_of_the_session(number, setting):
     def sets(*args):

@@ -83,15 +83,26 @@ def with_hooks(model):
     return torch.allclose(seen[0].roll(2, 1), seen[1], atol=1e-5)
 
 
-NEVER = "It never runs the model, nor any part of it"
+NEVER = ", and never runs one, nor any part of it. Names, shapes and counts of this patient are those of a right model"
 
-wrong("9.1", NEVER)(lambda model: False)
-wrong("9.1", NEVER)(lambda model: True)
-wrong("9.1", NEVER)(lambda model: type(model.blocks[0].attention).__name__ == "MultiHeadAttention")
-wrong("9.1", NEVER)(lambda model: "Merged" not in repr(type(model.blocks[0].attention).__mro__))
-wrong("9.1", NEVER)(lambda model: count_parameters(model) == count_parameters(ViT(model.config)))
-wrong("9.1", NEVER)(lambda model: model.state_dict().keys() == ViT(model.config).state_dict().keys())
-wrong("9.1", NEVER)(lambda model: model.blocks[0].attention.qkv.weight.shape[0] == 3 * model.config.embed_dim)
+wrong("9.1", f"It says False for every model{NEVER}")(lambda model: False)
+wrong("9.1", f"It says True for every model{NEVER}")(lambda model: True)
+wrong("9.1", f"It says False for every model{NEVER}")(
+    lambda model: type(model.blocks[0].attention).__name__ == "MultiHeadAttention"
+)
+wrong("9.1", f"It tells models by their look{NEVER}")(
+    lambda model: "Merged" not in repr(type(model.blocks[0].attention).__mro__)
+)
+wrong("9.1", f"It says True for every model{NEVER}")(
+    lambda model: count_parameters(model) == count_parameters(ViT(model.config))
+)
+wrong("9.1", f"It says True for every model{NEVER}")(
+    lambda model: model.state_dict().keys() == ViT(model.config).state_dict().keys()
+)
+wrong("9.1", f"It says True for every model{NEVER}")(
+    lambda model: model.blocks[0].attention.qkv.weight.shape[0] == 3 * model.config.embed_dim
+)
+wrong("9.1", "the wrong way round. True means right")(lambda model: not tokens_change_places(model))
 
 
 def images_for(model, B=2):
@@ -116,17 +127,17 @@ def every_parameter_gets_a_gradient(model):
     return all(p.grad is not None for p in model.parameters())
 
 
-@wrong("9.1", "It trains the models, and lets the patient through each time")
+@wrong("9.1", "It trains the models, and then lets the patient through in 6 of 6 configs")
 def training_accuracy(model):
     model = copy.deepcopy(model).eval()
     images, labels = images_for(model, 4), torch.arange(4)
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
-    for _ in range(60):
+    for _ in range(12):
         loss = F.cross_entropy(model(images), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return loss.item() < 0.3
+    return loss.item() < 3
 
 
 @wrong("9.1", "right models, for example one with dropout: too strong. Two calls of it agree only in eval mode")
@@ -529,9 +540,10 @@ right("9.4")(round_of([3, 10]))
 right("9.4")(lambda: (7, (["place", "pool", "cut"][2:] + [SIX["count"]],)))
 
 ADA = _ward.numbers_of("Ada Lovelace")
-wrong("9.4", f"Patient {ADA[0]}: neither the test nor the family 'train' is right yet. It never runs")(
-    round_of("Ada Lovelace", lambda number: ("train", lambda model: True))
-)
+wrong(
+    "9.4",
+    f"Patient {ADA[0]}: neither the test nor the family 'train' is right yet. It says True for every model, and",
+)(round_of("Ada Lovelace", lambda number: ("train", lambda model: True)))
 wrong("9.4", "Patient 3: your test tells it from right models, but its fault does not stand in 'cut'. Put one part")(
     round_of([3], lambda number: ("cut", seeing(number)))
 )
@@ -584,7 +596,7 @@ wrong("9.5", "Test 1 of your list refuses all 9 right models")(lambda: [lambda m
 wrong("9.5", "No right model is refused, and you catch")(lambda: [shapes, tokens_change_places])
 wrong(
     "9.5",
-    "You miss 1 of the 26 patients: a model that only reshapes and never permutes, for example. Test 5 of your list",
+    "You miss 1 of the 26 patients: a model that only reshapes and never permutes. Test 5 of your list",
 )(lambda: [test for name, test in SIX.items() if name not in ("cut", "order")] + [shapes, SIX["order"]])
 wrong("9.5", "Test 1 of your list (forgets_eval) refuses 1 of 9 right models: a false alarm, for example with dropout")(
     lambda: [forgets_eval]

@@ -103,6 +103,23 @@ def test_hooks_fire_and_attention_is_recorded():
     assert {"positions.table", "pool.token"} == sealed.no_weight_decay()
 
 
+def test_a_right_part_mends_a_copy_and_says_where_the_fault_stood():
+    patient = clinic.sealed(clinic.build("split by view", CONFIG))
+    for part, mends in (("mlp", False), ("norm1", False), ("attention", True)):
+        mended = copy.deepcopy(patient)
+        for block, right in zip(mended.blocks, ViT(CONFIG).blocks, strict=True):
+            new = getattr(right, part)
+            new.load_state_dict(getattr(block, part).state_dict())
+            setattr(block, part, new)
+        assert clinic.TESTS["reference"](mended) is mends
+
+
+def test_it_can_be_called_with_other_weights():
+    model, images = ViT(CONFIG), images_for(CONFIG)
+    sealed = clinic.sealed(ViT(CONFIG))
+    assert torch.equal(torch.func.functional_call(sealed, dict(model.named_parameters()), (images,)), model(images))
+
+
 PARTS = ["", "patch_embed", "pool", "positions", "norm", "head", "blocks.0", "blocks.1.attention", "blocks.0.mlp"]
 PARTS += ["blocks.0.norm1", "blocks.1.norm2"]
 
@@ -189,7 +206,7 @@ def test_a_name_gives_the_same_five_on_every_machine():
 
 
 def test_classmates_get_different_patients_of_five_kinds():
-    drawn = [numbers(name) for name in NAMES]
+    drawn = [_ward.numbers_of(name) for name in NAMES]
     assert len({frozenset(five) for five in drawn}) == len(NAMES) == 30
     assert max(len(set(a) & set(b)) for a, b in itertools.combinations(drawn, 2)) <= 4
     for five in drawn:

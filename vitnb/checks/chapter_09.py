@@ -123,29 +123,40 @@ def _says(test: Callable, model: nn.Module, ours: bool, case: str) -> bool:
 def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
     """What is wrong with a test, or nothing; silent is a fault that no name, shape or count shows."""
     right, wrong = trial.asked
+    never = len(trial.refused) == right and not trial.missed
+    always = len(trial.missed) == wrong and not trial.refused
     if silent and not trial.ran:
-        return (
-            "It never runs the model, nor any part of it. In names, shapes and counts this patient is like a right "
-            "model: let it compute something."
+        said = (
+            "says False for every model"
+            if never
+            else "says True for every model"
+            if always
+            else "tells models by their look"
         )
-    if len(trial.refused) == right and len(trial.missed) < wrong:
+        return (
+            f"It {said}, and never runs one, nor any part of it. Names, shapes and counts of this patient are those of "
+            "a right model: let it compute something."
+        )
+    if never:
         return (
             "It says False for every right model as well: too strong. Try it on a ViT of the package first. Does it "
             "leave room for rounding?"
         )
-    if len(trial.missed) == wrong and not trial.refused:
-        if trial.trained:
-            return (
-                "It trains the models, and lets the patient through each time: too weak. The patient learns as well. "
-                "Look for a property that holds before the first step."
-            )
+    if len(trial.refused) == right and len(trial.missed) == wrong:
+        return "It says False for right models and True for the patient: the wrong way round. True means right."
+    if trial.trained and trial.missed:
+        return (
+            f"It trains the models, and then lets the patient through in {len(trial.missed)} of {wrong} configs: too "
+            "weak. This patient learns as well. Look for a property that holds before the first step."
+        )
+    if always:
         return (
             f"It says True for all {right + wrong} models, the patient among them: too weak. In its shapes nothing is "
             "wrong. Which numbers must come out, or stay as they are, when you change what goes in?"
         )
     if trial.refused:
         which = trial.refused[0]
-        also = " And it lets the patient through at times." if trial.missed else ""
+        also = " And in some configs it lets the patient through." if trial.missed else ""
         return (
             f"It refuses {len(trial.refused)} of {right} right models, for example one with {which}: too strong. "
             f"{STRICT[which]}{also}"
@@ -226,7 +237,7 @@ def _about_steps(rejected: list[str], missed: list[str]) -> str:
 
 judge(
     "9.2",
-    "my_test(step)",
+    "my_step_test(step)",
     "Make a model so small that you can do its training yourself: one linear layer, plain gradient descent, and a "
     "learning rate that changes after each step. Where should its weights be after three steps?",
     "Do the same steps on a copy, by torch.autograd.grad and one subtraction for each parameter. The learning rate of "
@@ -531,14 +542,14 @@ def _six(answer: Callable) -> str:
         else:
             survivors.append(fault)
     caught = f"{len(IN_A_MODEL) - len(survivors)} of {len(IN_A_MODEL)} faults"
-    patients = [fault for fault in survivors if fault in clinic.PATIENTS]
+    patients = [fault for fault in clinic.PATIENTS if fault in survivors]
     if not patients:
-        left = f" What gets through: {_two(survivors)}." if survivors else ""
+        left = f" What gets through: {_two(sorted(survivors))}." if survivors else ""
         return f"{len(tests)} tests catch {caught}, all {len(clinic.PATIENTS)} patients among them.{left}"
     idle = [i for i in range(len(tests)) if i not in useful]
     raise Wrong(
         f"No right model is refused, and you catch {caught}. You miss {len(patients)} of the {len(clinic.PATIENTS)} "
-        f"patients: {_two(patients)}, for example.{_breaks(tests, broken, patients)}"
+        f"patients: {_two(patients)}{', for example' if len(patients) > 2 else ''}.{_breaks(tests, broken, patients)}"
         + (f" {_named(tests, idle[0])} catches nothing that those before it let through." if idle else "")
     )
 

@@ -12,8 +12,9 @@ import hashlib
 import inspect
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -223,7 +224,7 @@ class Patient:
         return f"Patient {self.number}: {self.complaint}"
 
 
-def ward(who: str | int | Iterable[int]) -> tuple[Patient, ...]:
+def ward(who: str | int | Sequence[int]) -> tuple[Patient, ...]:
     """Give the five patients of a name, which are of five kinds, or those with these numbers in the register.
 
     Case and spaces of a name do not matter; a student's number is a name as well, in quotes.
@@ -234,17 +235,15 @@ def ward(who: str | int | Iterable[int]) -> tuple[Patient, ...]:
     return tuple(map(_patient, numbers_of(who)))
 
 
-def numbers_of(who: str | int | Iterable[int]) -> list[int]:
+def numbers_of(who: str | int | Sequence[int]) -> list[int]:
     """The numbers of the patients that `ward` gives."""
     if isinstance(who, str):
         return _drawn(who)
-    if not isinstance(who, Iterable):
-        who = [who]
-    numbers = list(who)
+    numbers = list(who) if isinstance(who, (list, tuple, range)) else [who]
     if not numbers:
         raise ValueError("no numbers are given: use a name, or numbers such as [7, 12]")
     for number in numbers:
-        if isinstance(number, bool) or not isinstance(number, int):
+        if isinstance(number, bool) or not isinstance(number, Integral):
             raise TypeError(f"a patient's number must be a whole number such as 7, got {number!r}")
         if not 1 <= number <= len(NUMBERED):
             raise ValueError(
@@ -283,6 +282,7 @@ def _patient(number: int) -> Patient:
 # call those of the class below: so super(), hooks, isinstance and copies work as before.
 
 PARTS = {"patch_embed": "PatchEmbed", "pool": "Pool", "positions": "Positions", "norm": "Norm", "head": "Head"}
+SHOWN = {"Model": "patch_embed, pool, positions, drop, blocks, norm, head", "Block": "norm1, attention, norm2, mlp"}
 PARTS_OF_A_BLOCK = {"attention": "Attention", "mlp": "MLP", "norm1": "Norm", "norm2": "Norm"}
 
 
@@ -294,7 +294,10 @@ class Runs:
 
 
 def sealed(thing: Any) -> Any:
-    """Seal a copy of a model, which computes as the model does, or a function of a training; see the top of this file.
+    """Seal a copy of a model, or a function of a training, which does as before and does not look like what it is.
+
+    It is sealed against a glance (type, repr, inspect.getsource), not against
+    a burglar: type(part).__mro__ still tells.
 
     Raises: TypeError for what is neither a ViT nor a function.
     """
@@ -327,7 +330,8 @@ def _sealed_class(kind: type[nn.Module], name: str) -> type[nn.Module]:
     own = [vars(base) for base in kind.__mro__ if base.__module__.startswith("vitnb.")]
     public = {key for names in own for key, value in names.items() if inspect.isfunction(value) and key[0] != "_"}
     methods = {key: _through(key, getattr(kind, key), name) for key in public | {"forward", "__init__"}}
-    about = {"__module__": __name__, "__doc__": "A part of a sealed model.", "__repr__": lambda self: f"{name}()"}
+    shown = f"{name}({SHOWN.get(name, '')})"
+    about = {"__module__": __name__, "__doc__": "A part of a sealed model.", "__repr__": lambda self: shown}
     return type(name, (kind,), methods | about)
 
 
