@@ -115,7 +115,7 @@ def runs_and_says_false(model):
     return bool(model(images_for(model)).isnan().any())
 
 
-@wrong("9.1", "It says True for all 12 models, the patient among them: too weak. In its shapes nothing is wrong")
+@wrong("9.1", "It says True for all 12 models, the patient among them: too weak. The shape of its logits is right")
 def shapes(model):
     return model(images_for(model, 3)).shape == (3, model.config.num_classes)
 
@@ -266,6 +266,9 @@ wrong("9.2", "lets 7 of 7 wrong ones through, for example a step that")(lambda s
 wrong("9.2", "lets 7 of 7")(lambda step: step.__name__ != "gradients_never_cleared")
 
 
+wrong("9.2", "It says the opposite: True means right")(lambda step: not by_subtraction(step))
+
+
 @wrong("9.2", "Does it look at the loss alone?")
 def loss_is_a_number(step):
     loss = float(step(*small(), *batch()))
@@ -353,6 +356,9 @@ wrong("9.6", "It rejects 3 of 3 right comparisons and lets 0 of 4 wrong ones thr
     lambda e: False
 )
 wrong("9.6", "lets 4 of 4 wrong ones through, for example one that")(lambda e: True)
+
+
+wrong("9.6", "It says the opposite: True means right")(lambda experiment: not by_spies(experiment))
 
 
 @wrong("9.6", "The accuracies alone tell little")

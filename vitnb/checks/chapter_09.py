@@ -28,7 +28,7 @@ from vitnb.checks.engine import (
 )
 from vitnb.checks.kinds import judge, parts
 from vitnb.clinic._build import PLACES
-from vitnb.clinic._ward import NUMBERED, REGISTER, Runs, numbers_of, seal
+from vitnb.clinic._ward import MET, NUMBERED, REGISTER, Runs, numbers_of, seal
 from vitnb.clinic.train import accuracy, compare, learn, step
 from vitnb.vit import ViT, ViTConfig
 
@@ -126,13 +126,7 @@ def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
     never = len(trial.refused) == right and not trial.missed
     always = len(trial.missed) == wrong and not trial.refused
     if silent and not trial.ran:
-        said = (
-            "says False for every model"
-            if never
-            else "says True for every model"
-            if always
-            else "tells models by their look"
-        )
+        said = f"says {always} for every model" if never or always else "tells models by their look"
         return (
             f"It {said}, and never runs one, nor any part of it. Names, shapes and counts of this patient are those of "
             "a right model: let it compute something."
@@ -151,8 +145,9 @@ def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
         )
     if always:
         return (
-            f"It says True for all {right + wrong} models, the patient among them: too weak. In its shapes nothing is "
-            "wrong. Which numbers must come out, or stay as they are, when you change what goes in?"
+            f"It says True for all {right + wrong} models, the patient among them: too weak. The shape of its logits "
+            "is right. Which numbers must come out, or stay as they are, when you change what goes in? And what must "
+            "a model consist of?"
         )
     if trial.refused:
         which = trial.refused[0]
@@ -169,9 +164,6 @@ def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
     return ""
 
 
-MET = "merged by reshape"
-
-
 @exercise(
     "9.1",
     "my_test(model)",
@@ -179,10 +171,12 @@ MET = "merged by reshape"
     "it tokens of your own, and change them in a way whose effect you know beforehand.",
     "Attention treats its tokens as a set: when they change places, what do the outputs do? Or compare with a layer of "
     "torch that has the same weights. Work on a copy of the model, and leave room for rounding.",
+    work=3.0,
 )
 def _merged(answer: Callable) -> str:
+    (fault,) = MET
     right = {name: _right(config) for name, config in (SIZES | FORMS).items()}
-    wrong = {name: _wrong(MET, config) for name, config in (SIZES | FORMS).items()}
+    wrong = {name: _wrong(fault, config) for name, config in (SIZES | FORMS).items()}
     if reason := _too_weak_or_strong(_tried(answer, right, wrong), silent=True):
         raise Wrong(f"Your test is not there yet. {reason}")
     return f"it accepts {len(right)} right models and refuses the patient in as many configs."
@@ -225,6 +219,8 @@ def _cleared_last(
 
 def _about_steps(rejected: list[str], missed: list[str]) -> str:
     if len(rejected) == 3:
+        if len(missed) == len(clinic.of(step)):
+            return "It says the opposite: True means right."
         return "Does it ever say True?" if not missed else "The step of the book is rejected, too."
     if rejected == ["cleared last"]:
         return "A right step may also clear the gradients when it is done: start without any."
@@ -276,6 +272,8 @@ def _mixed(models: list[nn.Module], train: tuple[Tensor, Tensor], test: tuple[Te
 
 def _about_comparisons(rejected: list[str], missed: list[str]) -> str:
     if len(rejected) == 3:
+        if len(missed) == len(clinic.of(compare)):
+            return "It says the opposite: True means right."
         return "Does it ever say True?" if not missed else "The book's own comparison is rejected, too."
     if rejected:
         return "A right comparison may mix the images, take other batches, and test as often as it likes."
@@ -438,7 +436,7 @@ def _examined(number: int, family: Any, test: Any) -> str:
     Raises: Wrong for a family that there is not; NotDone as an untouched skeleton does.
     """
     fault = NUMBERED[number - 1]
-    if family not in clinic.FAMILIES:
+    if not isinstance(family, str) or family not in clinic.FAMILIES:
         families = ", ".join(clinic.FAMILIES[:-1])
         raise Wrong(f"{described(family)} is no family: the five of a model are {families}.")
     configs = _configs(fault)
@@ -463,6 +461,7 @@ def _examined(number: int, family: Any, test: Any) -> str:
     "A test must also be content with right models of other sizes and forms. So try it on some of these before you "
     "hand it in: other widths, other images, post-norm, mean pooling. And shake all weights first, as gains of 1 and "
     "biases of 0 hide faults.",
+    work=3.0,
 )
 def _round(answer: Callable) -> str:
     who, findings = parts(call(answer), 2, "a pair (name or numbers, list of findings)")
