@@ -336,3 +336,39 @@ def test_only_batches_of_three_work():
     assert model(images_for(CONFIG, 3)).shape == (3, 7)
     with pytest.raises(RuntimeError):
         model(images_for(CONFIG, 2))
+
+
+# Patients from training -----------------------------------------------------------------------------------
+
+
+def moves(step, steps=2):
+    """By how many learning rates times its own gradient the weight moves in each step; the rates are 1, 1/2, 1/3 ..."""
+    torch.manual_seed(0)
+    model, found = nn.Linear(6, 3), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 / (n + 1))
+    for _ in range(steps):
+        images, labels, before = torch.randn(5, 6), torch.randint(3, (5,)), model.weight.detach().clone()
+        (g,) = torch.autograd.grad(F.cross_entropy(model(images), labels), [model.weight])
+        clinic.sealed(step)(model, optimizer, scheduler, images, labels)
+        by = (before - model.weight.detach()) / g
+        found.append(round(by[0, 0].item(), 4) if torch.allclose(by, by[0, 0].expand_as(by), atol=1e-3) else None)
+    return found
+
+
+@pytest.mark.parametrize(
+    "name, moved",
+    [
+        ("gradients_never_cleared", [1.0, None]),  # the second step goes by two gradients
+        ("gradients_cleared_too_late", [0.0, 0.0]),
+        ("step_before_backward", [0.0, None]),
+        ("scheduler_before_optimizer", [0.5, 0.3333]),  # the first rate is skipped
+        ("scheduler_alone", [0.0, 0.0]),
+        ("scheduler_forgotten", [1.0, 1.0]),
+        ("probabilities_in_the_loss", [None, None]),
+    ],
+)
+def test_each_wrong_step_does_what_it_is_said_to_do(name, moved):
+    assert moves(clinic.train.step) == [1.0, 0.5]
+    assert moves(getattr(clinic.train, name)) == moved
+    assert len(clinic.of(clinic.train.step)) == 7
