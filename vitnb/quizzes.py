@@ -497,6 +497,67 @@ QUIZZES = {
             right="That is open until the place, the brightness and a random network's map were tried.",
         ),
     ],
+    "09": [
+        Question(
+            "Two pre-norm blocks, written by two people. With the last layers of both branches set to zero, A returns "
+            "its input and B does not. Trained on the same images with five seeds each, B scores higher. What do you "
+            "know?",
+            {
+                "B's block is right: five seeds outvote a test on random numbers.": (
+                    "Seeds say how sure the score is, not what was scored. Training makes the best of whatever is "
+                    "wired, and “Attend: heads merged without the transpose” is a bug that scores higher than the "
+                    "right model."
+                ),
+                "Nothing yet: train both for longer, and the right one will win.": (
+                    "The property holds for any weights of a pre-norm block, before training and after. No amount of "
+                    "training decides it; see “Move 2: zero out a branch”."
+                ),
+                "B is no pre-norm block, whatever it scores.": (
+                    "A pre-norm block only adds to its input, so with silent branches it is the identity. B does "
+                    "something else with its tokens. That may be worth a study, under another name."
+                ),
+            },
+            right="B is no pre-norm block, whatever it scores.",
+        ),
+        Question(
+            "You permute the images of a batch, and the logits come out permuted in the same way. Which of these bugs "
+            "can your model not have?",
+            {
+                "A cls token that is drawn anew in each call.": (
+                    "Two calls then give two different answers, so no permutation can line them up. It is one of few "
+                    "bugs that this test excludes."
+                ),
+                "Attention over the batch instead of over the tokens.": (
+                    "Such a layer treats all images alike and follows any permutation of them. “Move 4: permute” runs "
+                    "it: it passes. Change one image, and see whether another moves."
+                ),
+                "A position table that is never added.": (
+                    "That table tells the places within an image apart. Permuting whole images leaves them where they "
+                    "are; permute the patches, as “Move 4: permute” does."
+                ),
+            },
+            right="A cls token that is drawn anew in each call.",
+        ),
+        Question(
+            "You write a test for a bug that you fear, and your model passes. What is missing before the pass means "
+            "something?",
+            {
+                "The same test on the trained model, because fresh weights prove little.": (
+                    "Fresh weights do hide mistakes, but so can trained ones, and random weights everywhere are "
+                    "enough. The habits stand in “A room to examine in”."
+                ),
+                "A model that has the bug, and fails.": (
+                    "Without it you do not know whether the test can fail at all. Put the bug in, see the test refuse "
+                    "it, and only then believe the pass."
+                ),
+                "Larger images and a larger batch.": (
+                    "Size is not what lets a bug hide, equal sizes are: a batch as large as the number of heads, a "
+                    "square image. See “A room to examine in”."
+                ),
+            },
+            right="A model that has the bug, and fails.",
+        ),
+    ],
     "10": [
         Question(
             "ViT-B/16 reads an image of 224 × 224 pixels. Which part of the multiplications in its blocks grows with "
