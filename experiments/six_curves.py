@@ -1,0 +1,44 @@
+"""Six learning curves of the same small ViT, one right and five with a fault: which are which, the curves do not say.
+
+Chapter 00: the small ViT of TrainRace on the page's digits, and the same with
+five faults, each seen by another test of vitnb.clinic. All six of a seed start
+with the same weights and see the same batches. The accuracy on the test images
+after each epoch; nothing is chosen by it.
+"""
+
+from dataclasses import asdict, replace
+from functools import partial
+
+from experiments.common import plain_products, train
+from vitnb import ViT, clinic
+from vitnb.figures._train_data import CONFIGS, dataset
+from vitnb.recipe import Recipe
+
+MODEL = CONFIGS["digits"]
+RECIPE = Recipe(epochs=10, batch_size=32, flip=False, shift=0)
+FAULTS = ("last read first", "listed blocks", "split by view", "softmax inside", "reshape alone")
+SEEDS = [0, 1, 2, 3, 4]
+CONFIG = {
+    "data": "vitnb.figures._train_data.dataset",
+    "device": "cpu",
+    "model": MODEL.to_dict(),
+    "recipe": asdict(RECIPE),
+    "faults": FAULTS,
+}
+
+
+def build(name: str) -> ViT:
+    return ViT(MODEL) if name == "right" else clinic.build(name, MODEL)
+
+
+def run() -> dict:
+    data = dataset("digits")
+    accuracy: dict[str, list[list[float]]] = {}
+    loss: dict[str, list[list[float]]] = {}
+    for name in ("right", *FAULTS):
+        with plain_products():
+            found = [train(partial(build, name), data, replace(RECIPE, seed=seed))[1] for seed in SEEDS]
+        accuracy[name] = [[round(share, 4) for share in one.test_accuracy] for one in found]
+        loss[name] = [[round(value, 4) for value in one.train_loss] for one in found]
+        print(name, [shares[-1] for shares in accuracy[name]], flush=True)
+    return {"accuracy": accuracy, "loss": loss}
