@@ -4,6 +4,7 @@ One module per chapter, one function per exercise; engine.py runs them.
 """
 
 from vitnb.checks import (  # noqa: F401  (they register their exercises)
+    chapter_00,
     chapter_01,
     chapter_02,
     chapter_03,
