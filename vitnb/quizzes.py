@@ -8,6 +8,64 @@ from vitnb._validate import choice
 from vitnb.figures.quiz import Question, Quiz
 
 QUIZZES = {
+    "00": [
+        Question(
+            "You mend a bug in your model, and in five runs with five seeds the accuracy falls by several points. What "
+            "do you do?",
+            {
+                "I take the change back: the model was better before.": (
+                    "Better at the task, yes. Whether it was the model that you meant is another question. In “Why is "
+                    "the wrong model ahead?” a bug leads, because it gives away where each patch was."
+                ),
+                "I keep the change if a test of the property that the bug broke passes now and failed before.": (
+                    "That test decides whether the code is right. Then look for what the bug did for the accuracy: it "
+                    "may be something that you can have without the bug, as in “Why is the wrong model ahead?”."
+                ),
+                "I train with more seeds until the difference goes away.": (
+                    "It may well be real. “Every bug that we know, measured” has several wrong models that are ahead "
+                    "by more than chance explains, and more seeds would only make that more certain."
+                ),
+            },
+            right="I keep the change if a test of the property that the bug broke passes now and failed before.",
+        ),
+        Question(
+            "Every tensor in your model has the right shape, and no line raises an error. Which bugs are ruled out?",
+            {
+                "All that exchange numbers of different tokens.": (
+                    "Those leave every shape as it is. “Why is the wrong model ahead?” prints two tensors of the same "
+                    "shape, one with the right numbers in its first head and one with wrong ones."
+                ),
+                "All that would keep it from learning.": (
+                    "A model can learn nothing at all with right shapes, and it can learn well with a bug. See the six "
+                    "models in “Every shape is right”."
+                ),
+                "Those alone that change how many numbers there are, or along how many axes.": (
+                    "A shape is a count for each axis and no more. Which number stands where has to be asked in "
+                    "another way, as in “Six tests that need no training”."
+                ),
+            },
+            right="Those alone that change how many numbers there are, or along how many axes.",
+        ),
+        Question(
+            "A property test passes for your model. When does that say something?",
+            {
+                "When you have seen the same test fail for a model in which that property is broken.": (
+                    "Otherwise it may be a test that cannot fail, because of a tolerance that is too large, an input "
+                    "of zeros, or a weight that starts at one. “What strong evidence looks like” has it as a rule."
+                ),
+                "Always, because a property holds or it does not.": (
+                    "The property does, but your test may not ask for it. A test that looks at the first image only, "
+                    "or at a batch of equal images, passes for many wrong models: try it in exercise 0.3, and see "
+                    "“What strong evidence looks like”."
+                ),
+                "When the model was trained before, so that its weights are realistic.": (
+                    "A property holds for any weights, so training adds nothing. What helps is the opposite of a "
+                    "special start, random numbers everywhere; see “What strong evidence looks like”."
+                ),
+            },
+            right="When you have seen the same test fail for a model in which that property is broken.",
+        ),
+    ],
     "01": [
         Question(
             "You halve the patch side from 16 to 8 and keep the model's width D. What becomes of the tokens?",
