@@ -41,7 +41,7 @@ def test_page_is_light_to_load_whole_and_accessible(visit, path, dark):
     page, watch = visit(path, dark=dark)
     whole, figures = page.evaluate(WEIGHT)
     print(f"\n{path}: a first visit brings {whole:,} bytes unpacked, {figures:,} of them for live figures")
-    assert figures < (notebooks.MAX_BYTES if Path(path).stem in notebooks.WITH_MODEL else notebooks.MAX_STATE)
+    assert figures < (notebooks.MAX_BYTES if Path(path).stem in notebooks.HEAVY else notebooks.MAX_STATE)
     assert whole > 1_000_000  # else nothing was counted
     watch.assert_clean()
     assert page.locator("html").get_attribute("data-theme") == ("dark" if dark else "light")

@@ -46,9 +46,9 @@ KEPT_METADATA = {
     "cell": ("cellView", "jupyter", "mystnb", "slideshow", "tags"),
 }
 WIDGETS, VIEW = "application/vnd.jupyter.widget-state+json", "application/vnd.jupyter.widget-view+json"
-# What a notebook may weigh, in bytes, and the live figures in it: in a page with a whole model, all of that.
+# What a notebook may weigh, in bytes, and the live figures in it: where they hold a model or images to learn from, all.
 MAX_BYTES, MAX_STATE = 2_000_000, 600_000
-WITH_MODEL = ("index", "08-looking-inside")
+HEAVY = ("index", "00-it-trains-is-it-right", "08-looking-inside")
 MAX_LINE = 75  # characters of code, as in book/ruff.toml
 # What a notebook needs beside requirements.txt, and the command that adds it.
 NEEDS = {"jax": (("jax", "flax", "optax"), "make jax adds it")}
@@ -159,7 +159,7 @@ def dead_figures(notebook: NotebookNode, name: str) -> list[str]:
         for number, model in views(notebook)
         if model not in stored
     ]
-    size, limit = len(json.dumps(stored)), MAX_BYTES if name in WITH_MODEL else MAX_STATE
+    size, limit = len(json.dumps(stored)), MAX_BYTES if name in HEAVY else MAX_STATE
     if size > limit:
         heaviest = max(stored.values(), key=lambda model: len(json.dumps(model)))
         kind = heaviest.state.get("_anywidget_id", heaviest.get("model_name", "")).split(".")[-1]
