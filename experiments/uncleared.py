@@ -1,0 +1,64 @@
+"""What two wrong training steps cost a small ViT, with and without clipping: a forgotten zero_grad, a hasty scheduler.
+
+Chapter 09: the small ViT of TrainRace on the page's digits. All runs of a seed
+start with the same weights and see the same batches. The accuracy on the test
+images after the last step; a loss that is no number counts as guessing.
+"""
+
+import math
+from dataclasses import asdict
+
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+from experiments.common import plain_products
+from vitnb import ViT, clinic
+from vitnb.data import Dataset
+from vitnb.evaluation import evaluate
+from vitnb.figures._train_data import CONFIGS, dataset
+from vitnb.recipe import Recipe, decay_groups
+
+MODEL = CONFIGS["digits"]
+RECIPE = Recipe(epochs=10, batch_size=32, flip=False, shift=0)
+FAULTS = ("gradients never cleared", "scheduler before optimizer")
+CLIPS = {"clipped": True, "not clipped": False}
+SEEDS = [0, 1, 2, 3, 4]
+CONFIG = {
+    "data": "vitnb.figures._train_data.dataset",
+    "device": "cpu",
+    "model": MODEL.to_dict(),
+    "recipe": asdict(RECIPE),
+    "faults": FAULTS,
+    "clips": CLIPS,
+}
+
+
+def one(data: Dataset, name: str, clips: bool, seed: int) -> float:
+    """Train by one kind of step, and return the test accuracy."""
+    step = clinic.train.step if name == "right" else clinic.FAULTS[name].wrong
+    torch.manual_seed(seed)
+    model = ViT(MODEL)
+    groups = decay_groups(model, RECIPE.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=1.0, betas=RECIPE.betas)
+    images, labels = data.normalize(data.train_images), data.train_labels
+    batches = len(labels) // RECIPE.batch_size
+    steps = RECIPE.epochs * batches
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: RECIPE.lr_at(min(n, steps - 1), steps))
+    if clips:
+        optimizer.register_step_pre_hook(lambda *_: clip_grad_norm_(model.parameters(), RECIPE.clip))
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(RECIPE.epochs):
+        for chosen in torch.randperm(len(labels), generator=generator).split(RECIPE.batch_size)[:batches]:
+            if not math.isfinite(step(model, optimizer, scheduler, images[chosen], labels[chosen])):
+                return 1 / len(data.classes)
+    return round(evaluate(model, data.normalize(data.test_images), data.test_labels).accuracy, 4)
+
+
+def run() -> dict:
+    torch.set_num_threads(1)
+    data, found = dataset("digits"), {}
+    for way, clips in CLIPS.items():
+        with plain_products():
+            found[way] = {name: [one(data, name, clips, seed) for seed in SEEDS] for name in ("right", *FAULTS)}
+        print(way, found[way], flush=True)
+    return {"accuracy": found}
