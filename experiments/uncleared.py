@@ -45,7 +45,11 @@ def one(data: Dataset, name: str, clips: bool, seed: int) -> float:
     steps = RECIPE.epochs * batches
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: RECIPE.lr_at(min(n, steps - 1), steps))
     if clips:
-        optimizer.register_step_pre_hook(lambda *_: clip_grad_norm_(model.parameters(), RECIPE.clip))
+
+        def clip(*_: object) -> None:  # what a hook returns would be the optimizer's
+            clip_grad_norm_(model.parameters(), RECIPE.clip)
+
+        optimizer.register_step_pre_hook(clip)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(RECIPE.epochs):
         for chosen in torch.randperm(len(labels), generator=generator).split(RECIPE.batch_size)[:batches]:
