@@ -221,6 +221,7 @@ def test_attention_explorer_by_mouse_and_key(live, from_file):
     page.mouse.move(*place(figure, 5))
     expect(says).to_contain_text("token 5 (row 1, column 0) takes in")
     small.locator("[data-layer='2'][data-column='3']").click()  # the pointer has left the picture, the press stays
+    page.mouse.move(1, 1)  # or the page, when it scrolls, brings the picture under it again
     expect(says).to_contain_text("head 3 of layer 2. What token 11 (row 2, column 2)")
     assert_says(says.inner_text(), maps[2, 3, 11])
     assert_drawn(figure, maps, 11, 2, 3)
