@@ -115,6 +115,9 @@ def runs_and_says_false(model):
     return bool(model(images_for(model)).isnan().any())
 
 
+@wrong(
+    "9.1", "or stay as they are, when you change what goes in? Hint"
+)  # no word on what it consists of: that is right
 @wrong("9.1", "It says True for all 12 models, the patient among them: too weak. The shape of its logits is right")
 def shapes(model):
     return model(images_for(model, 3)).shape == (3, model.config.num_classes)
@@ -533,6 +536,7 @@ def round_of(who, find=lambda number: (family(number), seeing(number))):
 
 right("9.4")(round_of("Ada Lovelace"))
 right("9.4")(round_of([3, 10]))
+right("9.4")(round_of("Emmy Noether"))
 right("9.4")(lambda: (7, (["place", "pool", "cut"][2:] + [SIX["count"]],)))
 
 ADA = _ward.numbers_of("Ada Lovelace")
@@ -546,6 +550,9 @@ wrong("9.4", "Patient 3: your test tells it from right models, but its fault doe
 wrong("9.4", "Done: 0 of 1. Patient 3: the family is right, the test is not. It says True for all 6 models")(
     round_of([3], lambda number: ("pool", shapes))
 )
+wrong("9.4", "when you change what goes in? And what must a model consist of?")(
+    round_of([7], lambda number: ("cut", shapes))
+)
 wrong("9.4", "Done: 1 of 2. Patient 3: right. Patient 10: not done yet.")(
     lambda: ([3, 10], [("pool", SIX["cls"]), ...])
 )
@@ -558,11 +565,65 @@ wrong("9.4", "There is no ward for '': the name is empty")(lambda: ("", []))
 wrong("9.4", "This ward has 5 patients")(lambda: ("Ada Lovelace", [("pool", shapes)]))
 wrong("9.4", "a pair (name or numbers, list of findings) is wanted")(lambda: [("pool", shapes)])
 wrong("9.4", "this finding is a function: a pair (family, test) is wanted")(lambda: (3, [shapes]))
-wrong("9.4", "the test is not. It says False for every right model")(
-    round_of([3], lambda number: ("pool", lambda model: bool(model(images_for(model)).isnan().any())))
-)
+wrong(
+    "9.4",
+    "Does it have sizes written in? Take them from model.config and model.patch_embed.img_size. Does it leave room",
+)(round_of([3], lambda number: ("pool", lambda model: bool(model(images_for(model)).isnan().any()))))
 wrong("9.4", "too strong. What you ask for must hold wherever the norms stand")(
     round_of([2], lambda number: ("attend", silent_branches_leave_the_stream))
+)
+
+
+def keeps_to_pre_norm(model):
+    return model.config.norm == "post" or silent_branches_leave_the_stream(model)
+
+
+right("9.4")(round_of([14], lambda number: ("wire", keeps_to_pre_norm)))
+wrong(
+    "9.4",
+    "It refuses 1 of 4 right models, for example one with post-norm blocks: too strong. What you ask for must hold "
+    'wherever the norms stand. A config says norm="pre" or "post", and a right model keeps what it says.',
+)(round_of([14], lambda number: ("wire", silent_branches_leave_the_stream)))
+
+
+def equals_a_right_model(model):
+    """It needs no diagnosis: a right model of this config, with the same weights, has the same logits."""
+    model, theirs, images = shaken(model), ViT(model.config).eval(), images_for(model, 3)
+    sizes, wanted = ({name: p.shape for name, p in m.named_parameters()} for m in (model, theirs))
+    if sizes != wanted:
+        return False
+    theirs.load_state_dict(model.state_dict())
+    return torch.allclose(model(images), theirs(images), rtol=1e-4, atol=1e-4)
+
+
+TOO_BROAD = "patients of other families as well: too broad. It says that something is wrong, not what. Test the part"
+wrong(
+    "9.4",
+    f"the family is right, the test is not. It tells the patient from right models, and refuses 4 of 4 {TOO_BROAD}",
+)(round_of([1], lambda number: ("wire", equals_a_right_model)))
+wrong(
+    "9.4", "neither the test nor the family 'cut' is right yet. It tells the patient from right models, and refuses 4"
+)(round_of([1], lambda number: ("cut", equals_a_right_model)))
+right("9.4")(round_of([1], lambda number: ("wire", blocks_by_hand)))  # it refuses another family's patient, not all
+
+
+def with_sizes_of_the_chapter(model):
+    attention = attention_of(model)
+    x = torch.randn(3, 16, 24)
+    return torch.allclose(attention(x.flip(1)), attention(x).flip(1), atol=1e-5)
+
+
+def with_sizes_of_the_ward(model):
+    return keeps_to_pre_norm(model) and not shaken(model)(torch.randn(2, 1, 28, 28)).isnan().any()
+
+
+SIZES_WRITTEN_IN = (
+    "So it is with every right model: does it have sizes written in? Take them from model.config and model.patch"
+)
+wrong("9.4", SIZES_WRITTEN_IN)(round_of([19], lambda number: ("attend", with_sizes_of_the_chapter)))
+wrong("9.4", SIZES_WRITTEN_IN)(round_of([14], lambda number: ("wire", with_sizes_of_the_ward)))
+wrong("9.4", "too weak. A short training tells little: a patient may learn like a right model, and a right")(
+    round_of([2], lambda number: ("attend", training_accuracy))
 )
 wrong("9.4", "On the patient, and not from inside of it")(
     round_of([25], lambda number: ("place", lambda model: model.positions.table.shape[0] == 1))
@@ -571,7 +632,11 @@ wrong("9.4", "On the patient, and not from inside of it")(
 
 # 9.5 ------------------------------------------------------------------------------------------------------
 
-right("9.5")(lambda: list(SIX.values()))
+CALLING = {name: lambda model, test=test: test(model) for name, test in SIX.items()}
+right("9.5")(lambda: list(CALLING.values()))
+wrong("9.5", "Test 2 of your list (count) is one of clinic.TESTS, the clinic's own six: write your own")(
+    lambda: [CALLING["cut"], SIX["count"]]
+)
 
 
 def shaken(model):
@@ -664,7 +729,7 @@ wrong("9.5", "No right model is refused, and you catch")(lambda: [shapes, tokens
 wrong(
     "9.5",
     "You miss 1 of the 26 patients: a model that only reshapes and never permutes. Test 5 of your list",
-)(lambda: [test for name, test in SIX.items() if name not in ("cut", "order")] + [shapes, SIX["order"]])
+)(lambda: [test for name, test in CALLING.items() if name not in ("cut", "order")] + [shapes, CALLING["order"]])
 wrong("9.5", "Test 1 of your list (forgets_eval) refuses 1 of 9 right models: a false alarm, for example with dropout")(
     lambda: [forgets_eval]
 )

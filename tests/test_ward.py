@@ -11,11 +11,12 @@ from dataclasses import replace
 import pytest
 import torch
 from answers import verdict
-from test_checks_09 import family, seeing
+from test_checks_09 import equals_a_right_model, family, seeing
 from torch import nn
 from torch.nn import functional as F
 
 from vitnb import MultiHeadAttention, ViT, ViTConfig, clinic, record_attention
+from vitnb.checks import chapter_09
 from vitnb.checks.chapter_09 import IN_A_MODEL
 from vitnb.clinic import _ward
 
@@ -259,6 +260,17 @@ def test_every_patient_of_the_register_has_its_check(number):
     said, text = verdict("9.4", lambda: (number, [(family(number), lambda model: True)]))
     assert not said and "the family is right, the test is not" in text
     assert not [name for name in IN_A_MODEL if f" {name} " in text and " " in name]
+    said, text = verdict("9.4", lambda: (number, [(family(number), equals_a_right_model)]))
+    assert not said and "too broad" in text, text
+
+
+def test_the_round_uses_sizes_of_its_own():
+    known = CONFIG, _ward.CONFIG  # the chapter's, heads aside, and the ward's
+    for fault in _ward.NUMBERED:
+        for config in [*chapter_09._configs(fault).values(), *chapter_09.ROUND_FORMS.values()]:
+            for other in known:
+                assert config.img_size != other.img_size and config.in_chans != other.in_chans
+                assert config.embed_dim != other.embed_dim and config.num_classes != other.num_classes
 
 
 # What owners say, as far as it holds by construction -------------------------------------------------------

@@ -4,6 +4,7 @@ Whoever writes a test meets sealed models only, right and wrong ones (see
 vitnb.clinic.sealed), so that their names tell nothing.
 """
 
+import inspect
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -52,17 +53,37 @@ ALL_FORMS = FORMS | {
     "no positions and mean pooling": replace(SMALL, pos_embed="none", global_pool="mean"),
 }
 
+# Of the ward round alone: image, channels, width, heads and classes are neither the chapter's own (those of SMALL, with
+# 4 heads) nor the ward's (those of ViTConfig()), so that a test with their sizes written in is found out.
+ROUND = {
+    "images of 16 x 8 pixels with 3 channels, a width of 32 and 2 heads": replace(
+        SMALL, img_size=(16, 8), in_chans=3, num_classes=5, embed_dim=32, num_heads=2
+    ),
+    "images of 8 x 24 pixels with 4 channels, a width of 40 and 5 heads": replace(
+        SMALL, img_size=(8, 24), in_chans=4, num_classes=6, embed_dim=40, num_heads=5
+    ),
+    "images of 20 x 16 pixels with 5 channels, a width of 36 and 3 heads": replace(
+        SMALL, img_size=(20, 16), in_chans=5, num_classes=9, embed_dim=36, num_heads=3
+    ),
+}
+_, _second, _third = ROUND.values()
+ROUND_FORMS = {
+    "post-norm blocks": replace(_second, norm="post"),
+    "mean pooling": replace(_third, global_pool="mean"),
+}
+
 # What to ask oneself when a right model of some form is refused.
 STRICT = {
     "dropout": "Two calls of it agree only in eval mode.",
-    "post-norm blocks": "What you ask for must hold wherever the norms stand.",
+    "post-norm blocks": 'What you ask for must hold wherever the norms stand. A config says norm="pre" or "post", and '
+    "a right model keeps what it says.",
     "mean pooling": "Not every model has a cls token.",
     "attention pooling": "Not every model has a cls token.",
     "sine and cosine positions": "Not every table of positions is learned.",
     "no positions and mean pooling": "Not every model has positions, or a cls token.",
-} | {name: "Does your test take a size for granted, or leave no room for rounding?" for name in SIZES}
+} | {name: "Does your test take a size for granted, or leave no room for rounding?" for name in SIZES | ROUND}
 
-
+WRITTEN_IN = "sizes written in? Take them from model.config and model.patch_embed.img_size."
 MISSING = "If a part that you rely on is missing there, that is a reason to say False."
 
 
@@ -81,28 +102,49 @@ class Trial:
     refused: list[str] = field(default_factory=list)  # right models, by their config in words
     missed: list[str] = field(default_factory=list)  # wrong ones that it let through
     asked: tuple[int, int] = (0, 0)  # how many of each there were
+    others: int = 0  # patients of other families that it refused, too
     ran: bool = False  # it called some part of a model
     trained: bool = False
 
 
-def _tried(test: Callable, right: dict[str, nn.Module], wrong: dict[str, nn.Module]) -> Trial:
-    """Ask a test about right and wrong models, in a random order, so that counting the calls tells nothing."""
-    trial, cases = Trial(asked=(len(right), len(wrong))), [(case, True) for case in right] + [(c, False) for c in wrong]
-    said: dict[tuple[str, bool], bool | Wrong] = {}
-    for case, ours in random.Random().sample(cases, len(cases)):
+def _tried(
+    test: Callable, right: dict[str, nn.Module], wrong: dict[str, nn.Module], others: dict[str, nn.Module] | None = None
+) -> Trial:
+    """Ask a test about models, in a random order, so that counting the calls tells nothing.
+
+    Raises: Wrong for an error of the test, or what is neither True nor False; on one of the others that counts for
+        nothing, as the test is not about it.
+    """
+    groups = {"right": right, "wrong": wrong, "other": others or {}}
+    trial, cases = Trial(asked=(len(right), len(wrong))), [(group, case) for group in groups for case in groups[group]]
+    said: dict[tuple[str, str], bool | Wrong] = {}
+    for group, case in random.Random().sample(cases, len(cases)):
         before, steps = Runs.parts, Runs.models_with_gradients
         try:
-            said[case, ours] = _says(test, right[case] if ours else wrong[case], ours, case)
+            said[group, case] = _says(test, groups[group][case], group == "right", case)
         except Wrong as wrong_call:
-            said[case, ours] = wrong_call
+            said[group, case] = wrong_call
         trial.ran |= Runs.parts > before
         trial.trained |= Runs.models_with_gradients > steps + 8
-    for case, ours in cases:
-        if isinstance(verdict := said[case, ours], Wrong):
-            raise verdict
-        if verdict is not ours:
-            (trial.refused if ours else trial.missed).append(case)
+    for group, case in cases:
+        verdict = said[group, case]
+        if group == "other":
+            trial.others += verdict is False
+        elif isinstance(verdict, Wrong):
+            everywhere = all(said["right", name] is False or _of_sizes(said["right", name]) for name in right)
+            raise Wrong(
+                f"{verdict} So it is with every right model: does it have {WRITTEN_IN}" if everywhere else str(verdict)
+            )
+        elif verdict is not (group == "right"):
+            (trial.refused if group == "right" else trial.missed).append(case)
     return trial
+
+
+def _of_sizes(verdict: bool | Wrong) -> bool:
+    """Whether it is an error such as sizes give that do not fit."""
+    return isinstance(verdict, Raised) and isinstance(
+        verdict.error, RuntimeError | ValueError | IndexError | AssertionError
+    )
 
 
 def _says(test: Callable, model: nn.Module, ours: bool, case: str) -> bool:
@@ -116,7 +158,7 @@ def _says(test: Callable, model: nn.Module, ours: bool, case: str) -> bool:
         if not ours and raised_by(raised.error, model):
             return False
         if ours:
-            raise Wrong(f"On a right model ({case}): {raised}") from None
+            raise Raised(f"On a right model ({case}): {raised}", raised.error) from None
         raise Wrong(f"On the patient, and not from inside of it ({case}): {raised} {MISSING}") from None
 
 
@@ -134,20 +176,21 @@ def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
     if never:
         return (
             "It says False for every right model as well: too strong. Try it on a ViT of the package first. Does it "
-            "leave room for rounding?"
+            f"have {WRITTEN_IN} Does it leave room for rounding?"
         )
     if len(trial.refused) == right and len(trial.missed) == wrong:
         return "It says False for right models and True for the patient: the wrong way round. True means right."
     if trial.trained and trial.missed:
         return (
             f"It trains the models, and then lets the patient through in {len(trial.missed)} of {wrong} configs: too "
-            "weak. This patient learns as well. Look for a property that holds before the first step."
+            "weak. A short training tells little: a patient may learn like a right model, and a right model may still "
+            "be where guessing would be. Look for a property that holds before the first step."
         )
     if always:
         return (
             f"It says True for all {right + wrong} models, the patient among them: too weak. The shape of its logits "
-            "is right. Which numbers must come out, or stay as they are, when you change what goes in? And what must "
-            "a model consist of?"
+            "is right. Which numbers must come out, or stay as they are, when you change what goes in?"
+            + ("" if silent else " And what must a model consist of?")
         )
     if trial.refused:
         which = trial.refused[0]
@@ -406,19 +449,28 @@ def _what_is_left(block: nn.Module, x: Tensor, result: Tensor, wanted: Tensor) -
 # 9.4: the ward round.
 
 
+ELSEWHERE = ("reshape alone", "unused positions", "undivided", "with relu", "softmax inside")  # with all parameters
+
+
 def _configs(fault: str) -> dict[str, ViTConfig]:
     """Three configs that a model with this fault can have and still be wrong."""
-    first, *sizes = SIZES.items()
+    first, *sizes = ROUND.items()
     if clinic.FAULTS[fault].replaces is ViT:  # a whole model, with a cls token, learned positions and pre-norm blocks
-        return SIZES
+        return ROUND
     found = []
-    for name, config in (first, *((form, FORMS[form]) for form in ("post-norm blocks", "mean pooling")), *sizes):
+    for name, config in (first, *ROUND_FORMS.items(), *sizes):
         try:
             clinic.build(fault, config)
         except ValueError:  # this config has no such part
             continue
         found.append((name, config))
     return dict(found[:3])
+
+
+def _elsewhere(fault: str) -> list[str]:
+    """At most four patients whose fault can stand in no family of this one."""
+    own = set(REGISTER[fault].families)
+    return [other for other in ELSEWHERE if own.isdisjoint(REGISTER[other].families)]
 
 
 def _silent(fault: str) -> bool:
@@ -440,9 +492,18 @@ def _examined(number: int, family: Any, test: Any) -> str:
         families = ", ".join(clinic.FAMILIES[:-1])
         raise Wrong(f"{described(family)} is no family: the five of a model are {families}.")
     configs = _configs(fault)
-    right = {name: _right(config) for name, config in configs.items()}
+    form = {"post-norm blocks": ROUND_FORMS["post-norm blocks"]}  # for every patient: it is no fault
+    right = {name: _right(config) for name, config in (configs | form).items()}
     wrong = {name: _wrong(fault, config) for name, config in configs.items()}
-    reason = _too_weak_or_strong(_tried(test, right, wrong), _silent(fault))
+    others = {other: _wrong(other, next(iter(ROUND.values()))) for other in _elsewhere(fault)}
+    trial = _tried(test, right, wrong, others)
+    reason = _too_weak_or_strong(trial, _silent(fault))
+    if not reason and trial.others == len(others):
+        reason = (
+            f"It tells the patient from right models, and refuses {len(others)} of {len(others)} patients of other "
+            "families as well: too broad. It says that something is wrong, not what. Test the part in which you "
+            "suspect the fault."
+        )
     if family in REGISTER[fault].families:
         return reason and f"the family is right, the test is not. {reason}"
     if reason:
@@ -565,6 +626,8 @@ def _as_tests(tests: Any) -> list[Callable]:
     for i, test in enumerate(tests, start=1):
         if not callable(test) or isinstance(test, nn.Module):
             raise Wrong(f"Test {i} of your list is {described(test)}: a function of a model is wanted, not called yet.")
+        if any(test is ours or test is inspect.unwrap(ours) for ours in clinic.TESTS.values()):
+            raise Wrong(f"{_named(tests, i - 1)} is one of clinic.TESTS, the clinic's own six: write your own.")
     return list(tests)
 
 
