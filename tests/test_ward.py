@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 from answers import verdict
-from test_checks_09 import equals_a_right_model, family, seeing
+from test_checks_09 import OWN, equals_a_right_model, family, seeing
 from torch import nn
 from torch.nn import functional as F
 
@@ -271,6 +271,11 @@ def test_the_round_uses_sizes_of_its_own():
             for other in known:
                 assert config.img_size != other.img_size and config.in_chans != other.in_chans
                 assert config.embed_dim != other.embed_dim and config.num_classes != other.num_classes
+
+
+def test_all_patients_of_the_six_tests_are_those_of_the_register():
+    said, text = verdict("9.5", lambda: OWN)
+    assert said and "all 26 patients of the register among them" in text
 
 
 # What owners say, as far as it holds by construction -------------------------------------------------------

@@ -605,7 +605,9 @@ def _six(answer: Callable) -> str:
     patients = [fault for fault in clinic.PATIENTS if fault in survivors]
     if not patients:
         left = f" What gets through: {_two(sorted(survivors))}." if survivors else ""
-        return f"{len(tests)} tests catch {caught}, all {len(clinic.PATIENTS)} patients among them.{left}"
+        return (
+            f"{len(tests)} tests catch {caught}, all {len(clinic.PATIENTS)} patients of the register among them.{left}"
+        )
     idle = [i for i in range(len(tests)) if i not in useful]
     raise Wrong(
         f"No right model is refused, and you catch {caught}. You miss {len(patients)} of the {len(clinic.PATIENTS)} "
