@@ -83,7 +83,8 @@ wrong("0.2", "is not always the shortest way")(_greedy)
 wrong("0.2", "Some of your tests see nothing new")(lambda caught: set(caught))
 wrong("0.2", "bugs, for example")(lambda caught: set(list(caught)[:1]))
 wrong("0.2", "Your 0 of")(lambda caught: set())
-wrong("0.2", "with 'shape' in it")(lambda caught: {"shape"})
+wrong("0.2", "with 'shape' in it: this table has no test called 'shape'")(lambda caught: {"shape"})
+wrong("0.2", "with 3 in it: a set of names")(lambda caught: {3})
 wrong("0.2", ": a set of names of tests is wanted")(lambda caught: len(by_combinations(caught)))
 
 
@@ -159,6 +160,9 @@ wrong("0.3", "The image must stay")(lambda model: True)
 wrong("0.3", "The image must stay")(lambda model: among_others(model, near=lambda a, b: a.shape == b.shape))
 wrong("0.3", "changes what it is given")(lambda model: among_others(model.eval(), evaluate=False))
 wrong("0.3", "a right model with two channels")(lambda model: model.config.in_chans == 1 and among_others(model))
+
+
+wrong("0.3", "write a test of your own")(lambda model: clinic.TESTS["scores"](model))
 
 
 @wrong("0.3", "and lets 5 of 9 wrong ones through")

@@ -157,9 +157,10 @@ def test_two_models_learn_and_the_bet_is_judged(live, from_file):
     assert shares == pytest.approx((accuracy[-1], its_accuracy[-1]), abs=0.5)
     assert its_accuracy[-1] > 40 > its_accuracy[0]
     assert ("Your bet was right" in said) == (ahead(*shares) == "yours")
-    assert "reference" in said  # the light that is out
+    assert "reference" in said  # the test that fails
     row = figure.locator("tbody tr")
     expect(row).to_contain_text("splits its heads with view alone")
+    expect(row).to_contain_text("standard deviation 0.02")  # as the control says it
     assert accuracies(row.inner_text()) == shares
     assert ("✓" in row.inner_text()) == ("Your bet was right" in said)
     expect(figure.locator(".tr-forming figure")).to_have_count(4)
@@ -192,13 +193,13 @@ def test_the_lights_are_the_clinics_before_any_training(live):
         expect(figure.locator(".tr-changed")).to_contain_text(clinic.FAULTS[fault].symptom.split(":")[0].split(",")[0])
         in_a_model = clinic.FAULTS[fault].seen_by is not None
         model = clinic.build(fault, CONFIGS["digits"]) if in_a_model else ViT(CONFIGS["digits"])
-        wanted = {name: "on" if test(model) else "out" for name, test in clinic.TESTS.items()}
-        dark = [name for name, state in wanted.items() if state == "out"]
-        count = f"{len(dark)} of 6 out" if dark else "all on"
+        wanted = {name: "passes" if test(model) else "fails" for name, test in clinic.TESTS.items()}
+        dark = [name for name, state in wanted.items() if state == "fails"]
+        count = f"{len(dark)} of 6 fail" if dark else "all pass"
         expect(figure.get_by_text(count)).to_be_visible()
         assert lights(figure) == wanted
         for name in dark:
-            expect(figure.locator(f"[data-light={name}]")).to_contain_text(re.compile(f"✗{name} out"))
+            expect(figure.locator(f"[data-light={name}]")).to_contain_text(re.compile(f"✗{name} fails"))
     figure.get_by_role("radio", name="none", exact=True).click()
     expect(figure.locator("[data-light=order]")).to_contain_text("not asked without positions")
     watch.assert_clean()
@@ -247,7 +248,7 @@ def test_the_right_model_opens_in_livevit(live):
     figure, page, watch = live(PAGE)
     choose(figure, "gradient not cleared")
     press_train(figure, "the right model")
-    assert "No light is out: the fault is in the training loop." in verdict(figure)
+    assert "No test of the model fails: the fault is in the training loop." in verdict(figure)
     for name in ("the right model", "yours"):
         figure.get_by_role("button", name=f"Open {name} in LiveViT").click()
         expect(figure.get_by_text(re.compile(f"{name}, as it has just learned", re.IGNORECASE))).to_be_focused()

@@ -65,11 +65,11 @@ test("messages add up, and the verdict names what the curves do not show", () =>
   const contest = { steps: 3, fault: { training: false } };
   assert.match(
     verdict(run, contest, "right"),
-    /right. Before any training the lights reference and order said so/,
+    /right. Before any training the tests reference and order said so/,
   );
   run.judged.at(-1).accuracy = [0.9, 0.91];
   assert.match(
     verdict(run, contest, "right"),
-    /equal. Your bet was wrong. The curves do not show the fault; .* do\./,
+    /equal. Your bet was wrong. The curves do not show that yours is the wrong one; .* do\./,
   );
 });

@@ -31,9 +31,9 @@ QUIZZES = {
         Question(
             "Every tensor in your model has the right shape, and no line raises an error. Which bugs are ruled out?",
             {
-                "All that exchange numbers of different tokens.": (
+                "All that exchange entries of different tokens.": (
                     "Those leave every shape as it is. “Why is the wrong model ahead?” prints two tensors of the same "
-                    "shape, one with the right numbers in its first head and one with wrong ones."
+                    "shape, one with the right entries in its first head and one with wrong ones."
                 ),
                 "All that would keep it from learning.": (
                     "A model can learn nothing at all with right shapes, and it can learn well with a bug. See the six "
@@ -678,10 +678,48 @@ QUIZZES = {
     ],
 }
 
+# Which of the models of book/results/six_curves.json is behind which letter of chapter 0's first figure.
+SIX_CURVES = {
+    "A": "last read first",
+    "B": "listed blocks",
+    "C": "split by view",
+    "D": "softmax inside",
+    "E": "right",
+    "F": "reshape alone",
+}
+BET = Question(
+    "Which of the six curves belongs to the right model?",
+    {
+        "Curve A": (
+            "A puts its answer into one token and reads another one. "
+            "Its curve can hardly be told from that of the right model."
+        ),
+        "Curve B": (
+            "B hides most of its layers from the optimizer, so they stay "
+            "as random as they were. It learns all the same, only less."
+        ),
+        "Curve C": (
+            "C is the best of all six, and it mixes up which entries "
+            "belong to which part of the image. The rest of this chapter "
+            "says how that can help."
+        ),
+        "Curve D": ("D takes a softmax too many. Nothing about a curve that rises more slowly says so."),
+        "Curve E": (
+            "E is right, and it is third. One bug makes no difference "
+            "that we can see, two cost accuracy, and two raise it."
+        ),
+        "Curve F": (
+            "F cuts the image into strips of pixels where it should cut squares. On these images that even helps."
+        ),
+    },
+    right="Curve E",
+)
+
 
 def quiz(chapter: str) -> Quiz:
-    """Return the questions of a chapter, named by its number: quiz("05").
+    """Return the questions of a chapter, named by its number: quiz("05"); "00 bet" is the one that opens chapter 0.
 
     Raises: ValueError if this chapter has none.
     """
-    return Quiz(QUIZZES[choice("chapter", chapter, QUIZZES)])
+    quizzes = QUIZZES | {"00 bet": [BET]}
+    return Quiz(quizzes[choice("chapter", chapter, quizzes)])

@@ -123,9 +123,9 @@ class TrainRace(Figure):
             axis.text(x, 0.95, name, weight="bold")
             for row, test in enumerate(TESTS):
                 fails = test in dark
-                words = "✗ out" if fails else "✓ on"
+                words = "✗ fails" if fails else "✓ passes"
                 axis.text(x, 0.8 - 0.145 * row, words, color=plots.COLORS[1 if fails else 2])
-        axis.text(0, 0.95, "six lights", weight="bold")
+        axis.text(0, 0.95, "six tests", weight="bold")
         for row, test in enumerate(TESTS):
             axis.text(0, 0.8 - 0.145 * row, test)
         return figure

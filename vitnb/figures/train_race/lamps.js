@@ -1,4 +1,4 @@
-// Six lights: tests of properties, run on both models before any training.
+// Six tests of properties, run on both models before any training.
 import { h, heading } from "../kit/dom.js";
 import { darkOf } from "./speech.js";
 
@@ -11,14 +11,14 @@ const TESTS = {
   scores: "its outputs are scores, not probabilities, and the same in any batch",
 };
 
-/** The panel of the lights of yours: node, and show(lights of both, contest). */
+/** The panel of the tests of yours: node, and show(lights of both, contest). */
 export function lightPanel() {
   const [head, rows] = [heading(), h("ul", { className: "tr-lights" })];
   let shown;
   function row([name, words], lights, { positions }) {
     const asked = !(name === "order" && positions === "none");
     const sign = !asked ? "–" : lights[name] ? "✓" : "✗";
-    const state = !asked ? "not asked without positions" : lights[name] ? "on" : "out";
+    const state = !asked ? "not asked without positions" : lights[name] ? "passes" : "fails";
     const line = h("li", {}, h("b", { ariaHidden: "true" }, sign), `${name} `, h("i", {}, state));
     line.append(h("span", {}, words));
     line.dataset.light = name;
@@ -30,8 +30,8 @@ export function lightPanel() {
     shown = its;
     const [dark, wrong] = [darkOf(its), darkOf(right)];
     if (wrong.length) throw Error(`the right model fails ${wrong}`);
-    const count = dark.length ? `${dark.length} of 6 out` : "all on";
-    head.textContent = `Six lights, tests of your model before any training: ${its ? count : "running"}`;
+    const count = dark.length ? `${dark.length} of 6 fail` : "all pass";
+    head.textContent = `Six tests of your model before any training: ${its ? count : "running"}`;
     if (its) rows.replaceChildren(...Object.entries(TESTS).map((test) => row(test, its, contest)));
   }
   return { node: h("div", {}, head, rows), show };

@@ -1,7 +1,7 @@
 // The races so far, so that a reader can compare them.
 import { h } from "../kit/dom.js";
 import { percent } from "../kit/words.js";
-import { BETS } from "./speech.js";
+import { BETS, POSITIONS } from "./speech.js";
 import { aheadOf } from "./state.js";
 
 const HEAD = ["your model", "positions", "seed", "right", "yours", "your bet"];
@@ -18,7 +18,7 @@ export function resultTable() {
       const symptom = changes.find(({ name }) => name === fault)?.symptom ?? fault;
       const [right, its] = accuracies.map((share) => percent(share, 1));
       const won = bet in BETS ? `${BETS[bet]} ${bet === aheadOf(accuracies) ? "✓" : "✗"}` : "none";
-      const cells = [symptom, positions, seed, right, its, won];
+      const cells = [symptom, POSITIONS[positions], seed, right, its, won];
       return h("tr", {}, ...cells.map((cell) => h("td", {}, String(cell))));
     });
     body.replaceChildren(...rows);

@@ -12,7 +12,8 @@ export const IMAGES = { digits: "digits", fashion_mnist: "Fashion-MNIST" };
 export const BATCH = 32;
 export const NAMES = ["right", "yours"];
 
-export const betLegend = (steps) => `Your bet: ahead after ${whole(steps)} steps:`;
+export const betLegend = (steps) =>
+  `Your bet: ahead after ${whole(steps)} steps (about equal: less than 2 points apart):`;
 
 /** What is changed, and what is not. */
 export function yours({ fault, positions }) {
@@ -52,11 +53,13 @@ export function verdict({ state, lights: shown, judged }, { steps, fault }, bet)
   }[ahead];
   const won = !(bet in BETS) ? "" : bet === ahead ? " Your bet was right." : " Your bet was wrong.";
   const dark = darkOf(shown[1]);
-  const lights = `the ${dark.length > 1 ? "lights" : "light"} ${list(dark)}`;
+  const tests = `the ${dark.length > 1 ? "tests" : "test"} ${list(dark)}`;
   const told = dark.length > 1 ? "do" : "does";
   let lesson = "";
-  if (dark.length && ahead === "right") lesson = ` Before any training ${lights} said so.`;
-  else if (dark.length) lesson = ` The curves do not show the fault; ${lights} ${told}.`;
-  else if (fault.training) lesson = " No light is out: the fault is in the training loop.";
+  if (dark.length && ahead === "right") lesson = ` Before any training ${tests} said so.`;
+  else if (dark.length)
+    lesson = ` The curves do not show that yours is the wrong one; ${tests} ${told}.`;
+  else if (fault.training)
+    lesson = " No test of the model fails: the fault is in the training loop.";
   return `After ${whole(steps)} steps the right model classifies ${right} of the test images correctly, yours ${its}: ${who}.${won}${lesson}`;
 }
