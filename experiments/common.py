@@ -69,6 +69,9 @@ STACK_STEPS = 150
 GAINS = {"layer scale": 1e-4, "layer scale from 1": 1.0}  # where the gains start
 
 
+# Chapters 00 and 09: how the page's small ViT learns the page's digits.
+PAGE_RECIPE = Recipe(epochs=10, batch_size=32, flip=False, shift=0)
+
 # What is timed: pictures, then the Transformer; the batch of a step.
 SIZES = {
     "28/4 64x6": dict(img_size=28, patch_size=4, in_chans=1, embed_dim=64, depth=6, num_heads=4, batch=128),

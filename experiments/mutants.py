@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from experiments.common import checkpoint, plain_products
+from experiments.common import PAGE_RECIPE, checkpoint, plain_products
 from vitnb import ViT, ViTConfig, clinic
 from vitnb._files import replacing
 from vitnb.clinic.train import gradient, lr_at, order
@@ -28,8 +28,8 @@ from vitnb.figures._train_data import CONFIGS, dataset
 from vitnb.recipe import Recipe, decay_groups
 
 RECIPES = {
-    "digits": Recipe(epochs=10, batch_size=32, flip=False, shift=0),
-    "fashion_mnist": Recipe(epochs=3, batch_size=32, flip=False, shift=0),
+    "digits": PAGE_RECIPE,
+    "fashion_mnist": replace(PAGE_RECIPE, epochs=3),
 }
 PART = 12  # images at once, where a fault is in how a batch is worked off in parts
 TEST_BATCH = 32  # as in the page: what mixes the images of a batch depends on it

@@ -9,13 +9,12 @@ after each epoch; nothing is chosen by it.
 from dataclasses import asdict, replace
 from functools import partial
 
+from experiments.common import PAGE_RECIPE as RECIPE
 from experiments.common import plain_products, train
 from vitnb import ViT, clinic
 from vitnb.figures._train_data import CONFIGS, dataset
-from vitnb.recipe import Recipe
 
 MODEL = CONFIGS["digits"]
-RECIPE = Recipe(epochs=10, batch_size=32, flip=False, shift=0)
 FAULTS = ("last read first", "listed blocks", "split by view", "softmax inside", "reshape alone")
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {

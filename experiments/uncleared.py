@@ -11,15 +11,15 @@ from dataclasses import asdict
 import torch
 from torch.nn.utils import clip_grad_norm_
 
+from experiments.common import PAGE_RECIPE as RECIPE
 from experiments.common import plain_products
 from vitnb import ViT, clinic
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
 from vitnb.figures._train_data import CONFIGS, dataset
-from vitnb.recipe import Recipe, decay_groups
+from vitnb.recipe import decay_groups
 
 MODEL = CONFIGS["digits"]
-RECIPE = Recipe(epochs=10, batch_size=32, flip=False, shift=0)
 FAULTS = ("gradients never cleared", "scheduler before optimizer")
 CLIPS = {"clipped": True, "not clipped": False}
 SEEDS = [0, 1, 2, 3, 4]

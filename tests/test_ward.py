@@ -254,6 +254,9 @@ def test_bad_input_is_refused(who, error, message):
 def test_every_patient_of_the_register_has_its_check(number):
     said, text = verdict("9.4", lambda: (number, [(family(number), seeing(number))]))
     assert said, text
+    another = clinic.TESTS[max(clinic.FAULTS[_ward.NUMBERED[number - 1]].seen_by)]  # written otherwise
+    said, text = verdict("9.4", lambda: (number, [(family(number), another)]))
+    assert said, text
     elsewhere = next(f for f in clinic.FAMILIES if f not in _ward.REGISTER[_ward.NUMBERED[number - 1]].families)
     said, text = verdict("9.4", lambda: ([number], [(elsewhere, seeing(number))]))
     assert not said and f"its fault does not stand in '{elsewhere}'" in text
