@@ -49,6 +49,7 @@ WIDGETS, VIEW = "application/vnd.jupyter.widget-state+json", "application/vnd.ju
 # What a notebook may weigh, in bytes, and the live figures in it: where they hold a model or images to learn from, all.
 MAX_BYTES, MAX_STATE = 2_000_000, 600_000
 HEAVY = ("index", "00-it-trains-is-it-right", "08-looking-inside")
+DRAWING = '<svg class="vd vd-wide"'  # one of vitnb.drawings: it says itself what is to be seen
 MAX_LINE = 75  # characters of code, as in book/ruff.toml
 # What a notebook needs beside requirements.txt, and the command that adds it.
 NEEDS = {"jax": (("jax", "flax", "optax"), "make jax adds it")}
@@ -228,10 +229,12 @@ def cell_faults(cell: NotebookNode) -> list[str]:
         found.append("was not run")
     if cell.id != "setup" and any(len(line) > MAX_LINE for line in cell.source.splitlines()):
         found.append(f"has a line of more than {MAX_LINE} characters")
-    pictures = any(kind.startswith("image/") for output in cell.outputs for kind in output.get("data", {}))
+    kinds = [output.get("data", {}) for output in cell.outputs]
+    pictures = [data for data in kinds if any(kind.startswith("image/") for kind in data)]
+    mute = [data for data in pictures if DRAWING not in data.get("image/svg+xml", "")]
     if "figure" in figure and not pictures:
         found.append("is a figure without a picture")
-    if pictures and not {"remove-output", "remove-cell"} & set(tags) and not figure.get("image", {}).get("alt"):
+    if mute and not {"remove-output", "remove-cell"} & set(tags) and not figure.get("image", {}).get("alt"):
         found.append("draws a picture without mystnb.image.alt in its metadata")
     return found
 

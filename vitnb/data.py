@@ -4,7 +4,9 @@ A dataset is four tensors. Images stay uint8, one byte a pixel, on the device
 of the model; they are augmented and normalised there, a whole batch at once.
 """
 
+import base64
 import json
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +18,15 @@ from torchvision.datasets import FashionMNIST
 from vitnb._archives import fashion_mnist
 
 NAMES = ("fashion_mnist", "digits")
+# The first test image of Fashion-MNIST (https://github.com/zalandoresearch/fashion-mnist,
+# Copyright 2017 Zalando SE, MIT License): 28 x 28 bytes by zlib, in base 85.
+BOOT = (
+    "c-muN7?yyUk%57oK^0Auk%>V%gd4&xN0(z@i0ID)vBYAt(BxPcOdBgEub;cDeb$N|R4FC~?#`x$1smos-"
+    "!ygl1cYHsj10^S48=uRohxR}S-QM`?mTXoH6Z6PFhq7o#m$`BJbmSw{`o5nV5YHv<dZt`a`P6oPnbG?`Gk2ZK@MeN0y-"
+    "TCq;g7=^GiGCw9T3|XF>1eIh#Nxfq<xKOlf|4absKmtfi}FO`p}@HEpRj1B1AkqfcmALv?;(S$%DHYsZ3~*$XGkUbAqo9fM0;RDM"
+    "x@QE`2HM}J*CP{)+oMT;hM&0KWE%57z1Mp8;#Vp3X8R(VC^)H%!d?K^Vp*zTiycc=)|t=_X|$Lg8w6?OHKb{@WX;s3>rU;q66{r%"
+    "24L!di&oU@kfJbvl&r3?F}1#ticHeJ}We$l+?+(RYd004w)g0T"
+)
 
 
 @dataclass(frozen=True)
@@ -141,6 +152,14 @@ def sample_image(size: int = 224) -> Tensor:
     top, left = (photo.shape[1] - side) // 2, (photo.shape[2] - side) // 2
     square = photo[None, :, top : top + side, left : left + side].float() / 255  # (1, 3, side, side)
     return F.interpolate(square, (size, size), mode="bilinear", antialias=True)[0].clamp(0, 1)  # (3, size, size)
+
+
+def boot() -> Tensor:
+    """The book's image: an ankle boot, the first test image of Fashion-MNIST, at hand without the data set.
+
+    Shapes: -> (1, 28, 28), uint8.
+    """
+    return torch.tensor(list(zlib.decompress(base64.b85decode(BOOT))), dtype=torch.uint8).view(1, 28, 28)
 
 
 def result(name: str) -> dict:

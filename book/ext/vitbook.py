@@ -138,6 +138,7 @@ def setup(app: Sphinx) -> dict:
     app.add_config_value("vitbook_rename", ("", ""), "env", tuple)
     app.add_directive("chapter-seconds", ChapterSeconds)
     app.setup_extension("live_figures")
+    app.setup_extension("drawings_inline")
     app.setup_extension("slides")
     app.connect("config-inited", follow_repository, priority=100)
     app.connect("source-read", prepare_source)

@@ -1,0 +1,177 @@
+"""The drawings: valid, described, in the colours of the language, with torch's numbers, the same bytes each time.
+
+python tests/test_drawings.py stores those that pages without cells show.
+"""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+from vitnb import data, drawings
+from vitnb.drawings import _palette
+
+STORED = Path(__file__).resolve().parents[1] / "book" / "assets" / "drawings"  # for pages that run no cell
+
+SVG = "{http://www.w3.org/2000/svg}"
+Q = torch.tensor([[1.0, 0.0], [0.5, 1.0], [-1.0, 0.5]])
+K = torch.tensor([[1.0, 0.5], [0.0, 1.0], [1.0, -1.0]])
+V = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+ALL = {
+    "legend": drawings.legend,
+    "attention": lambda: drawings.attention(Q, K, V),
+    "simple_attention": lambda: drawings.simple_attention(V),
+}
+
+
+def arrangements(drawing):
+    """The wide and the narrow arrangement, as the page shows them."""
+    html = drawings.in_page(drawing.svg, lambda chapter: f"{chapter}.html")
+    assert drawings.in_page(drawing.svg + "\n", lambda chapter: f"{chapter}.html") == html
+    root = ElementTree.fromstring(html)  # well-formed, so valid inside HTML and inside EPUB's XHTML
+    return root.findall(f"{SVG}svg")
+
+
+@pytest.fixture(params=ALL)
+def drawing(request):
+    return ALL[request.param]()
+
+
+def test_every_drawing_is_tried():
+    functions = {name for name in drawings.__all__ if name[0].islower() and name != "in_page"}
+    assert functions == set(ALL)
+
+
+def test_both_arrangements_are_whole_and_described(drawing):
+    wide, narrow = arrangements(drawing)
+    assert float(wide.get("width")) <= 720 and float(narrow.get("width")) == 344
+    for svg in (wide, narrow):
+        assert svg.get("aria-label") == drawing.alt and len(drawing.alt.split()) > 15
+        assert svg.get("role") == ("group" if svg.findall(f".//{SVG}a") else "img")
+        assert svg.get("display") is None
+
+
+def test_the_file_hides_the_arrangement_for_phones(drawing):
+    root = ElementTree.fromstring(drawing.svg)
+    (inner,) = root.findall(f"{SVG}svg")
+    assert inner.get("display") == "none"
+    assert drawing._repr_mimebundle_() == {"image/svg+xml": drawing.svg, "text/plain": drawing.alt}
+    assert repr(drawing) == drawing.alt
+
+
+def test_colours_are_those_of_the_language_and_follow_the_theme(drawing):
+    for svg in arrangements(drawing):
+        css = svg.find(f"{SVG}style").text
+        for part in svg.iter():
+            for what, letter in (("fill", "f"), ("stroke", "s")):
+                colour = part.get(what)
+                if colour in (None, "none"):
+                    continue
+                (name,) = re.findall(rf"\b{letter}-([\w-]+)", part.get("class"))
+                light, dark = _palette.pair(name)
+                assert colour == light
+                assert f"--vd-{name}:light-dark({light},{dark});" in css
+                assert f".vd .{letter}-{name}{{{what}:var(--vd-{name})}}" in css
+
+
+def test_text_stays_readable_on_a_phone_and_inside_the_sheet(drawing):
+    for svg in arrangements(drawing):
+        width, height = float(svg.get("width")), float(svg.get("height"))
+        for text in svg.iter(f"{SVG}text"):
+            size, words = float(text.get("font-size")), "".join(text.itertext())
+            assert size >= 10.5
+            assert all(float(span.get("font-size", 99)) >= 7 for span in text)
+            length = size * 0.52 * len(words)
+            x = float(text.get("x")) - {"start": 0, "middle": length / 2, "end": length}[text.get("text-anchor")]
+            assert -1 <= x <= width - length + 1, f"{words!r} stands outside"
+            assert size / 2 <= float(text.get("y")) <= height, f"{words!r} stands outside"
+
+
+def test_the_same_drawing_twice_is_the_same_bytes_and_has_no_id_to_clash(drawing):
+    name = next(name for name in ALL if ALL[name]().alt == drawing.alt)
+    assert ALL[name]().svg == drawing.svg
+    assert " id=" not in drawing.svg and "url(" not in drawing.svg
+    assert not re.search(r'(href|src)="(?!chapter:|data:image/png;base64,)', drawing.svg)  # no request to anywhere
+
+
+def numbers(drawing):
+    return [word for text in arrangements(drawing)[0].iter(f"{SVG}text") for word in text.itertext()]
+
+
+@pytest.mark.parametrize("row", range(3))
+def test_attention_prints_the_numbers_of_torch(row):
+    words = numbers(drawings.attention(Q, K, V, row=row))
+    scores = Q @ K.T
+    weights = (scores / 2**0.5).softmax(-1)
+    out = torch.nn.functional.scaled_dot_product_attention(Q[None], K[None], V[None])[0]
+    for values in (scores, scores / 2**0.5, weights, out):
+        cells = [f"{v:.2f}".replace("-", "−") for v in values.flatten().tolist()]
+        at = [i for i in range(len(words)) if words[i : i + len(cells)] == cells]
+        assert len(at) == 1, f"{cells} not found in {words}"
+
+
+def test_simple_attention_divides_by_nothing():
+    drawing = drawings.simple_attention(V)
+    words, weights = " ".join(numbers(drawing)), (V @ V.T).softmax(-1)
+    assert " ".join(f"{v:.2f}" for v in weights.flatten().tolist()) in words
+    assert " ".join(f"{v:.2f}" for v in (weights @ V).flatten().tolist()) in words
+    assert "√" not in words and "√" not in drawing.alt
+
+
+@pytest.mark.parametrize(
+    "q, k, v, row, message",
+    [
+        (Q, K[:2], V, 1, "2 or 3 tokens"),
+        (torch.zeros(5, 2), torch.zeros(5, 2), torch.zeros(5, 2), 1, "2 or 3 tokens"),
+        (Q, K, V, 3, "row is 3"),
+        (Q[0], K, V, 1, "2 dimensions"),
+    ],
+)
+def test_attention_refuses_with_words(q, k, v, row, message):
+    with pytest.raises(ValueError, match=message):
+        drawings.attention(q, k, v, row)
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    parts = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+def contrast(a, b):
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("kind", [*_palette.KINDS, "soft"])
+def test_words_stand_out_from_every_ground(kind, theme):
+    paper, ink = (_palette.pair(name)[theme] for name in ("paper", "ink"))
+    assert contrast(_palette.pair(kind)[theme], paper) >= 4.5  # names in the colour of their kind
+    for level in range(_palette.LEVELS + 1):
+        assert contrast(_palette.pair(f"{kind}-{level}")[theme], ink) >= 4.5, f"{kind}-{level}"
+
+
+@pytest.mark.parametrize("name", ["tokens", "token-9", "token-x", "#fff", ""])
+def test_another_colour_is_refused(name):
+    with pytest.raises(ValueError, match="use one of"):
+        _palette.pair(name)
+
+
+def test_the_boot_is_the_first_test_image():
+    boot = data.boot()
+    assert boot.shape == (1, 28, 28) and boot.dtype == torch.uint8
+    assert (int(boot.sum()), int(boot.max()), int(boot[0, 20, 17])) == (33456, 255, 255)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in STORED.glob("*.svg")))
+def test_what_is_stored_is_what_is_drawn(name):
+    assert (STORED / f"{name}.svg").read_text(encoding="utf-8") == ALL[name]().svg + "\n", "store it anew: see above"
+
+
+if __name__ == "__main__":
+    STORED.mkdir(exist_ok=True)
+    for name in ("legend",):
+        (STORED / f"{name}.svg").write_text(ALL[name]().svg + "\n", encoding="utf-8")
