@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import mending
 import pytest
 import torch
 from answers import verdict
@@ -16,8 +17,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from vitnb import MultiHeadAttention, ViT, ViTConfig, clinic, record_attention
-from vitnb.checks import chapter_09
+from vitnb.checks import chapter_09, mends
 from vitnb.checks.chapter_09 import IN_A_MODEL
+from vitnb.checks.engine import Wrong
 from vitnb.clinic import _ward
 
 CONFIG = ViTConfig(img_size=(12, 20), patch_size=4, in_chans=2, num_classes=7, embed_dim=24, depth=2, num_heads=3)
@@ -106,13 +108,13 @@ def test_hooks_fire_and_attention_is_recorded():
 
 def test_a_right_part_mends_a_copy_and_says_where_the_fault_stood():
     patient = clinic.sealed(clinic.build("split by view", CONFIG))
-    for part, mends in (("mlp", False), ("norm1", False), ("attention", True)):
+    for part, heals in (("mlp", False), ("norm1", False), ("attention", True)):
         mended = copy.deepcopy(patient)
         for block, right in zip(mended.blocks, ViT(CONFIG).blocks, strict=True):
             new = getattr(right, part)
             new.load_state_dict(getattr(block, part).state_dict())
             setattr(block, part, new)
-        assert clinic.TESTS["reference"](mended) is mends
+        assert clinic.TESTS["reference"](mended) is heals
 
 
 def test_it_can_be_called_with_other_weights():
@@ -250,21 +252,98 @@ def test_bad_input_is_refused(who, error, message):
         clinic.ward(who)
 
 
-@pytest.mark.parametrize("number", range(1, len(_ward.NUMBERED) + 1))
+EVERY_PATIENT = pytest.mark.parametrize("number", range(1, len(_ward.NUMBERED) + 1))
+
+
+@EVERY_PATIENT
 def test_every_patient_of_the_register_has_its_check(number):
-    said, text = verdict("9.4", lambda: (number, [(family(number), seeing(number))]))
+    fault = _ward.NUMBERED[number - 1]
+    first, second = mending.MENDS[fault]
+    said, text = verdict("9.4", lambda: (number, [(family(number), seeing(number), first)]))
     assert said, text
-    another = clinic.TESTS[max(clinic.FAULTS[_ward.NUMBERED[number - 1]].seen_by)]  # written otherwise
-    said, text = verdict("9.4", lambda: (number, [(family(number), another)]))
+    another = clinic.TESTS[max(clinic.FAULTS[fault].seen_by)]  # written otherwise
+    said, text = verdict("9.4", lambda: (number, [(family(number), another, second)]))
     assert said, text
-    elsewhere = next(f for f in clinic.FAMILIES if f not in _ward.REGISTER[_ward.NUMBERED[number - 1]].families)
-    said, text = verdict("9.4", lambda: ([number], [(elsewhere, seeing(number))]))
+    elsewhere = next(f for f in clinic.FAMILIES if f not in _ward.REGISTER[fault].families)
+    said, text = verdict("9.4", lambda: ([number], [(elsewhere, seeing(number), first)]))
     assert not said and f"its fault does not stand in '{elsewhere}'" in text
-    said, text = verdict("9.4", lambda: (number, [(family(number), lambda model: True)]))
-    assert not said and "the family is right, the test is not" in text
+    for named in (family(number), elsewhere):  # no family is found by guessing
+        said, text = verdict("9.4", lambda named=named: (number, [(named, lambda model: True, first)]))
+        assert not said and "Its family is looked at when the test is right" in text
     assert not [name for name in IN_A_MODEL if f" {name} " in text and " " in name]
-    said, text = verdict("9.4", lambda: (number, [(family(number), equals_a_right_model)]))
+    said, text = verdict("9.4", lambda: (number, [(family(number), equals_a_right_model, first)]))
     assert not said and "too broad" in text, text
+
+
+def of_mend(number, mend):
+    """What is said of a mend on one config, or nothing."""
+    fault = _ward.NUMBERED[number - 1]
+    try:
+        mends.mend_it(mend, fault, next(iter(chapter_09._configs(fault).values())))
+    except Wrong as wrong:
+        return str(wrong)
+    return ""
+
+
+WRONG_MENDS = {
+    mending.nothing: "Your mend changes nothing: the patient has the weights that it had",
+    mending.nothing_in_place: "Your mend returns None, and has changed nothing",
+    mending.whole_model: "You throw the patient away and build a new model. A mend replaces the part that is wrong and "
+    "nothing else",
+    mending.whole_model_with_old_weights: "You throw the patient away and build a new model",
+    mending.crashes: "Your function raises AttributeError in the line `return model.no_such_part`",
+    mending.a_part: "What comes back has no patch_embed",
+    mending.answers_42: "Your mend returns 42: the mended model is wanted",
+    mending.another_part: "Your mend replaces head, where nothing was wrong, and the patient is not right yet",
+}
+
+
+@EVERY_PATIENT
+def test_wrong_mends_are_told_what_they_do(number):
+    for mend, phrase in WRONG_MENDS.items():
+        assert phrase in (text := of_mend(number, mend)), (mend.__name__, text)
+    for mend in mending.MENDS[_ward.NUMBERED[number - 1]]:
+        assert "Your mend works on a copy" in of_mend(number, mending.on_a_copy(mend))
+        assert "The patient is right now, but your mend replaces head as well" in of_mend(
+            number, mending.and_more(mend)
+        )
+        assert "has forgotten what it learned" in of_mend(number, mending.and_fresh_weights(mend))
+        assert "does not require a gradient" in of_mend(number, mending.and_frozen(mend))
+
+
+@pytest.mark.parametrize("fault", [f for f in _ward.NUMBERED if {"attention", "block"} & set(mends.sick(f))])
+def test_a_fault_of_all_blocks_is_mended_in_all_with_the_patients_weights(fault):
+    number, sort = _ward.NUMBERED.index(fault) + 1, "block" if "block" in mends.sick(fault) else "attention"
+    if fault not in ("shared block", "foreign blocks"):  # there a second block of its own is all it takes
+        first = mending.transplant(sort, only_first=True)
+        if "attention" in mends.sick(fault):
+            assert "You have mended blocks.0" in (text := of_mend(number, first)), text
+            assert "the same fault stands in blocks.1" in text
+    forgets = of_mend(number, mending.transplant(sort, load=False))
+    assert "has forgotten what it learned" in forgets or "replaces blocks.0.attention" in forgets, forgets
+
+
+@pytest.mark.parametrize("sorts", [("mlp",), ("norm1", "norm2", "norm"), ("pool",), ("patch_embed",), ("positions",)])
+def test_a_right_part_with_fresh_weights_forgets(sorts):
+    """A token or table that a patient never had may be new."""
+    fault = {"mlp": "with relu", "pool": "last read first", "patch_embed": "reshape alone", "positions": "no parameter"}
+    number = _ward.NUMBERED.index(fault.get(sorts[0], "over tokens and channels")) + 1
+    assert "has forgotten what it learned" in of_mend(number, mending.transplant(*sorts, load=False))
+
+
+def test_mends_of_some_patients_have_traps_of_their_own():
+    def said(fault, mend):
+        return of_mend(_ward.NUMBERED.index(fault) + 1, mend)
+
+    assert "You have mended blocks.0.mlp, and the same" in said("with relu", mending.reclass("mlp", only_first=True))
+    assert "the same fault stands in" in said("over tokens and channels", mending.reclass("norm1", "norm2"))
+    assert "The eps of norm is 1e-05, and config.norm_eps says 1e-06" in said("no last norm", mending.norm_of_torch)
+    assert "A copy of the mended patient still computes with numbers of" in said("softmax inside", mending.by_a_closure)
+    assert "has a parameter extra.weight, and a right model has none" in said("softmax inside", mending.with_an_extra)
+    assert "returns None, and has changed nothing" in said("no parameter", mending.reclass_positions)
+    assert "positions.table of the mended patient is (2," in said("for each image", mending.table(lambda old: old[:2]))
+    assert "your mend replaces blocks.0.attention and 1 more as well" in said("with relu", mending.transplant("block"))
+    assert not said("with relu", mending.new_block_around_right_layers)
 
 
 def test_the_round_uses_sizes_of_its_own():

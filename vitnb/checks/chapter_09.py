@@ -28,6 +28,7 @@ from vitnb.checks.engine import (
     yes_or_no,
 )
 from vitnb.checks.kinds import judge, parts
+from vitnb.checks.mends import mend_it
 from vitnb.clinic._build import PLACES
 from vitnb.clinic._ward import MET, NUMBERED, REGISTER, Runs, numbers_of, seal
 from vitnb.clinic.train import accuracy, compare, learn, step
@@ -260,12 +261,15 @@ def _cleared_last(
     return loss.detach()
 
 
+CLEARED_LAST = "one that clears the gradients when it is done"
+
+
 def _about_steps(rejected: list[str], missed: list[str]) -> str:
     if len(rejected) == 3:
         if len(missed) == len(clinic.of(step)):
             return "It says the opposite: True means right."
         return "Does it ever say True?" if not missed else "The step of the book is rejected, too."
-    if rejected == ["cleared last"]:
+    if rejected == [CLEARED_LAST]:
         return "A right step may also clear the gradients when it is done: start without any."
     if rejected:
         return "A right step may clear the gradients at its beginning, in its middle or at its end."
@@ -282,7 +286,11 @@ judge(
     "Do the same steps on a copy, by torch.autograd.grad and one subtraction for each parameter. The learning rate of "
     "each step is the one from before the scheduler moves on. One step is not enough: what a step leaves behind shows "
     "in the next.",
-    right={"the book's": step, "cleared first": _cleared_first, "cleared last": _cleared_last},
+    right={
+        "one that clears the gradients before it computes new ones": step,
+        "one that clears them first of all, to zeros": _cleared_first,
+        CLEARED_LAST: _cleared_last,
+    },
     wrong=clinic.of(step),
     nouns=("right steps", "wrong ones"),
     one="a step that",
@@ -482,8 +490,8 @@ def _silent(fault: str) -> bool:
     return right == wrong
 
 
-def _examined(number: int, family: Any, test: Any) -> str:
-    """What is wrong with a reader's findings on one patient, or nothing.
+def _examined(number: int, family: Any, test: Any, mend: Any = None) -> str:
+    """What is wrong with a reader's findings on one patient, or nothing; a mend is looked at when the rest is right.
 
     Raises: Wrong for a family that there is not; NotDone as an untouched skeleton does.
     """
@@ -504,14 +512,37 @@ def _examined(number: int, family: Any, test: Any) -> str:
             "families as well: too broad. It says that something is wrong, not what. Test the part in which you "
             "suspect the fault."
         )
-    if family in REGISTER[fault].families:
-        return reason and f"the family is right, the test is not. {reason}"
     if reason:
-        return f"neither the test nor the family {family!r} is right yet. {reason}"
-    return (
-        f"your test tells it from right models, but its fault does not stand in {family!r}. Put one part of a right "
-        "model after the other into it: with which of them is your test content?"
-    )
+        return f"{reason} Its family is looked at when the test is right."
+    if family not in REGISTER[fault].families:
+        return (
+            f"your test tells it from right models, but its fault does not stand in {family!r}. Put one part of a "
+            "right model after the other into it: with which of them is your test content?"
+        )
+    return _not_mended(fault, configs, test, mend)
+
+
+def _not_mended(fault: str, configs: dict[str, ViTConfig], test: Callable, mend: Any) -> str:
+    """What is wrong with a reader's mend, whose test is right, or nothing."""
+    missing = "family and test are right, and the patient is still ill. The third part of a finding, mend(model), "
+    if mend is None or mend is ...:
+        return f"{missing}is missing: it gets a patient and returns it mended."
+    if not callable(mend) or isinstance(mend, nn.Module):
+        return f"{missing}is {described(mend)}: a function is wanted, which is called with a patient of any config."
+    for name, config in configs.items():
+        try:
+            mended = mend_it(mend, fault, config)
+            content = _says(test, mended, True, f"your mended patient, {name}")
+        except NotDone:
+            return f"{missing}is not done yet."
+        except Wrong as wrong:
+            return f"family and test are right, the mend is not ({name}). {wrong}"
+        if not content:
+            return (
+                f"your mend makes it equal to a right model ({name}), and your own test still refuses it. The test "
+                "looks at something other than the fault: does it compare names or kinds of parts?"
+            )
+    return ""
 
 
 @exercise(
@@ -519,10 +550,10 @@ def _examined(number: int, family: Any, test: Any) -> str:
     "my_round()",
     "Begin with what each owner says, and with the tests of this chapter that you trust: which of them does the "
     "patient fail? Then narrow it down: the model, one block, one layer.",
-    "A test must also be content with right models of other sizes and forms. So try it on some of these before you "
-    "hand it in: other widths, other images, post-norm, mean pooling. And shake all weights first, as gains of 1 and "
-    "biases of 0 hide faults.",
-    work=3.0,
+    "Try your test on right models of other widths, images and forms, post-norm and mean pooling among them, and shake "
+    "all weights first: gains of 1 and biases of 0 hide faults. For the mend ask which part of a right model, put in "
+    "with the old weights, makes your test content.",
+    work=6.0,
 )
 def _round(answer: Callable) -> str:
     who, findings = parts(call(answer), 2, "a pair (name or numbers, list of findings)")
@@ -534,7 +565,7 @@ def _round(answer: Callable) -> str:
         raise Wrong(
             f"This ward has {len(numbers)} patients ({', '.join(map(str, numbers))}), and your findings are "
             f"{described(findings)}{f' of {len(findings)}' if isinstance(findings, (list, tuple)) else ''}: a list of "
-            "as many pairs (family, test) is wanted, with ... for a patient that you have not done yet."
+            "as many findings (family, test, mend) is wanted, with ... for a patient that you have not done yet."
         )
     if all(_is_open(finding) for finding in findings):
         raise NotDone
@@ -542,8 +573,11 @@ def _round(answer: Callable) -> str:
     for number, finding in zip(numbers, findings, strict=True):
         if _is_open(finding):
             reason = "not done yet."
-        elif not isinstance(finding, (list, tuple)) or len(finding) != 2 or not callable(finding[1]):
-            reason = f"this finding is {described(finding)}: a pair (family, test) is wanted, and the test is called."
+        elif not isinstance(finding, (list, tuple)) or len(finding) not in (2, 3) or not callable(finding[1]):
+            reason = (
+                f"this finding is {described(finding)}: (family, test, mend) is wanted, and the test and the mend are "
+                "functions."
+            )
         else:
             try:
                 reason = _examined(number, *finding)
@@ -556,12 +590,12 @@ def _round(answer: Callable) -> str:
     text = "\n".join(lines)
     if done < len(numbers):
         raise Wrong(f"Done: {done} of {len(numbers)}.\n{text}")
-    return f"each patient in its family, refused in 3 configs and told from right models.\n{text}"
+    return f"each patient in its family, refused in 3 configs, told from right models, and mended.\n{text}"
 
 
 def _is_open(finding: Any) -> bool:
     if isinstance(finding, (list, tuple)):
-        return any(part is ... or part is None for part in finding)
+        return any(part is ... or part is None for part in finding[:2])  # a pair without its mend is looked at
     return finding is ... or finding is None
 
 

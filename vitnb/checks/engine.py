@@ -107,19 +107,28 @@ def call(answer: Callable, *given: Any) -> Any:
         returns nothing or changes its input.
     """
     copies = copy.deepcopy(given)
+    result = run(answer, *copies)
+    if result is None:
+        raise Wrong("Your function returns None: is the return missing?")
+    if not all(map(_same, given, copies)):
+        raise Wrong("Your function changes what it is given: the caller still needs it. Work on a copy.")
+    return result
+
+
+def run(answer: Callable, *given: Any) -> Any:
+    """Call the answer on what it is given, which it may change, and return what it returns, be it None.
+
+    Raises: NotDone for an untouched skeleton; Wrong if the answer raises.
+    """
     try:
         with _settings_kept():
-            result = answer(*copies)
+            result = answer(*given)
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and not error.args:
             raise NotDone from None
         raise Raised(f"{_what_was_raised(answer, error)}. It was called with {_listed(given)}.", error) from None
     if result is ... or (result is None and _untouched(answer)):
         raise NotDone
-    if result is None:
-        raise Wrong("Your function returns None: is the return missing?")
-    if not all(map(_same, given, copies)):
-        raise Wrong("Your function changes what it is given: the caller still needs it. Work on a copy.")
     return result
 
 
@@ -214,7 +223,7 @@ def _judge(number: str, task: Exercise, answer: Any) -> tuple[bool, str]:
     except Wrong as error:
         reason = no_function if isinstance(error, Raised) and isinstance(answer, nn.Module) else str(error)
     except Exception as error:  # in our own lines, from something odd that an answer has returned
-        reason = f"What your function returns cannot be checked: {_named(error)}."
+        reason = f"What your function returns cannot be checked: {error_in_words(error)}."
     return False, f'{reason} Hint: check("{number}", hint=1).'
 
 
@@ -326,11 +335,11 @@ def _what_was_raised(answer: Callable, error: BaseException) -> str:
     file = getattr(getattr(answer, "__code__", None), "co_filename", None)
     lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     where = f" in the line `{lines[-1]}`" if lines and lines[-1] else ""
-    kind, colon, message = _named(error).partition(":")
+    kind, colon, message = error_in_words(error).partition(":")
     return f"Your function raises {kind}{where}{colon}{message}"
 
 
-def _named(error: BaseException) -> str:
+def error_in_words(error: BaseException) -> str:
     """An error's kind and its message, in one line, as far as it can be read."""
     try:
         message = " ".join(str(error).split())

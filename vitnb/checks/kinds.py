@@ -98,18 +98,26 @@ def judge(
     They come in a random order, so that counting the calls tells nothing.
     """
 
-    def says(answer: Callable, thing: Any, ours: bool) -> bool:
+    def says(answer: Callable, name: str, thing: Any, ours: bool) -> bool:
         try:
             return yes_or_no(call(answer, *given(thing)))
         except Raised as raised:
             if not ours and raised_by(raised.error, thing):
                 return False
-            raise
+            case = f"On one of the {nouns[0]} ({name})" if ours else f"On {one} {name}"
+            raise Raised(f"{case}: {raised}", raised.error) from None
 
     def test(answer: Callable) -> str:
-        cases = [(thing, True) for thing in right.values()] + [(thing, False) for thing in wrong.values()]
+        cases = [(*case, True) for case in right.items()] + [(*case, False) for case in wrong.items()]
         order = random.Random().sample(range(len(cases)), len(cases))
-        said = {i: says(answer, *cases[i]) for i in order}
+        said, broken = {}, {}
+        for i in order:
+            try:
+                said[i] = says(answer, *cases[i])
+            except Raised as raised:
+                broken[i] = raised
+        if broken:
+            raise broken[min(broken)]  # of a right one, if there is one
         rejected = [name for i, name in enumerate(right) if not said[i]]
         missed = [name for i, name in enumerate(wrong, start=len(right)) if said[i]]
         if rejected or missed:
