@@ -1,6 +1,6 @@
 """The memory of attention grows no faster than the tokens in a fused kernel, with their square where it is written out.
 
-Chapter 10: the memory that one attention takes beyond its queries, keys and
+Chapter 13: the memory that one attention takes beyond its queries, keys and
 values, forward alone and in training (forward and backward). Each in a process
 of its own whose peak the operating system keeps, so what a kernel allocates
 for itself counts as well (Linux).

@@ -1,6 +1,6 @@
 """A ViT beside a convolutional network: as many weights, as many seconds, from 500 to 60,000 training pictures.
 
-Chapter 07: the small ViT, the same with convolutions before its tokens and
+Chapter 10: the small ViT, the same with convolutions before its tokens and
 mean pooling, and a plain CNN of the same size. All train by one recipe, each
 for the steps that one processor core takes in about a minute. What a step of
 each takes is clocked apart, in turn, because a long run shares its machine

@@ -1,6 +1,6 @@
 """A deep post-norm stack that fails gives every image the same vector; a warm-up only postpones it here.
 
-Chapter 04: 36 blocks, trained as in the experiment `norms` at its higher
+Chapter 06: 36 blocks, trained as in the experiment `norms` at its higher
 learning rate: pre- and post-norm, with and without warm-up, and post-norm with
 LayerScale. On the way we ask how much of the pooled feature differs between
 images, and how long the gradient of each block's MLP is.

@@ -28,7 +28,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 # ---- Models and recipes
 
-# The small model of chapter 07, and the best that came of it.
+# The small model of chapter 09, and the best that came of it.
 SMALL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
 BEST = replace(SMALL, stem="conv", global_pool="mean")
 FIVE_MINUTES = Recipe(epochs=7, lr=4e-3, shift=0)
@@ -62,14 +62,14 @@ PLACES = {
     "sin-cos": {"pos_embed": "sincos"},
 }
 
-# Chapter 04: stacks of any depth, trained for 150 steps.
+# Chapter 06: stacks of any depth, trained for 150 steps.
 STACK = ViTConfig(patch_size=14, embed_dim=32, num_heads=2, mlp_ratio=2.0, pos_std=1.0, global_pool="mean")
 STACK_RECIPE = Recipe(epochs=1, batch_size=32, schedule="constant")
 STACK_STEPS = 150
 GAINS = {"layer scale": 1e-4, "layer scale from 1": 1.0}  # where the gains start
 
 
-# Chapters 00 and 09: how the page's small ViT learns the page's digits.
+# Chapters 00 and 12: how the page's small ViT learns the page's digits.
 PAGE_RECIPE = Recipe(epochs=10, batch_size=32, flip=False, shift=0)
 
 # What is timed: pictures, then the Transformer; the batch of a step.

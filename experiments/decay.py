@@ -1,6 +1,6 @@
 """Weight decay on matrices only, on every parameter, on none: what it is worth in a short training.
 
-Chapter 07: the model and the recipe of experiments/recipes.py. All three of a
+Chapter 09: the model and the recipe of experiments/recipes.py. All three of a
 seed start with the same weights and see the same images.
 """
 

@@ -1,6 +1,6 @@
 """Our recipe of five minutes in whole runs of one, two and three epochs.
 
-Chapter 07: each run ends with its own schedule, so it is as good as a run of
+Chapter 10: each run ends with its own schedule, so it is as good as a run of
 its length can be; experiments/textbook.py is what they are compared with.
 """
 

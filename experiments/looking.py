@@ -1,6 +1,6 @@
 """What shows in a small ViT after a short training, and what in the same network before it.
 
-Chapter 08: how many tokens a head attends to, how far it looks, whether the position table
+Chapter 11: how many tokens a head attends to, how far it looks, whether the position table
 knows its neighbours, whether the filters are smooth, whether cls attends to the clothes,
 whether attention tells which patches the answer depends on (and whether it says more than
 the place of a patch does), and what the accuracy loses without a head or a layer's heads.
@@ -68,7 +68,7 @@ def run() -> dict:
 
 @torch.no_grad()
 def look(model: ViT, data: Dataset, start: ViT) -> dict:
-    """Everything that chapter 08 looks at, as numbers."""
+    """Everything that chapter 11 looks at, as numbers."""
     pixels = data.test_images[:LOOK]
     images = data.normalize(pixels)  # (B, C, H, W)
     with record_attention(model) as maps:

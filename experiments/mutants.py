@@ -1,6 +1,6 @@
 """The test accuracy of a small ViT with each fault of the clinic, beside that of the right one: five runs each.
 
-Chapters 00 and 09: the small ViT of TrainRace (vitnb.figures) with the page's
+Chapters 00 and 12: the small ViT of TrainRace (vitnb.figures) with the page's
 own images, and the same with each fault of the clinic that a model or a
 training loop can have; on Fashion-MNIST with those that people have published.
 All runs of a seed start with the same weights and see the same batches. Nothing

@@ -1,6 +1,6 @@
 """Deep post-norm stacks learn little in a short training; pre-norm learns; small gains on its branches save post-norm.
 
-Chapter 04: depth, norm, warm-up and learning rate, every combination, in a
+Chapter 06: depth, norm, warm-up and learning rate, every combination, in a
 small ViT that is trained for 150 steps; then depth 36 again with LayerScale
 (Touvron et al. 2021), and with the bug "normalise, then add". Every finished
 run is kept: a second start goes on.

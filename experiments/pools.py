@@ -1,6 +1,6 @@
 """Cls token, mean, attention pooling: which learning rate each wants, and what three wrong poolings cost.
 
-Chapter 05: the same small model with four ways to make one vector of all
+Chapter 07: the same small model with four ways to make one vector of all
 tokens, at four learning rates; the fourth keeps the cls token and averages the
 patches, as an exercise of a textbook asks (Zhang et al. 2023). Beside them, at
 one learning rate, three programs that are wrong and run.

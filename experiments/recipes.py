@@ -1,6 +1,6 @@
 """One change of the recipe at a time: what each is worth to a small ViT in a short training.
 
-Chapter 07: the chapter's model and recipe on a part of the pictures, then the
+Chapter 10: the chapter's model and recipe on a part of the pictures, then the
 same with one thing changed. All arms of a seed start with the same weights and
 see the same pictures; each run's curves are stored.
 """

@@ -1,6 +1,6 @@
 """Patch size and picture size: what more tokens buy when the seconds are the same.
 
-Chapter 10: the small ViT on pictures of 28 or 56 pixels (the same pictures,
+Chapter 13: the small ViT on pictures of 28 or 56 pixels (the same pictures,
 enlarged), in patches of several sizes, each for about half a minute of one
 processor core; each run's seconds of processor time are stored.
 """

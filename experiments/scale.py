@@ -1,6 +1,6 @@
 """What a ViT costs: products counted and seconds measured, by tokens, by batch, by kernel, by number format.
 
-Chapter 10. Rivals are timed in interleaved rounds, and the ratios are taken
+Chapter 13. Rivals are timed in interleaved rounds, and the ratios are taken
 within a round, so what else the machine does meets both alike.
 """
 

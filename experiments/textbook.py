@@ -1,6 +1,6 @@
 """The textbook's own model and recipe to the end of its ten epochs, and what an image costs it.
 
-Chapter 07. The run takes hours, and goes on where it was interrupted. What an
+Chapter 10. The run takes hours, and goes on where it was interrupted. What an
 image costs is clocked apart, in turn with our recipe of five minutes, because
 a long run shares its machine with other programs.
 """

@@ -1,6 +1,6 @@
-"""One ViT of 205,000 parameters, trained on Fashion-MNIST, for the readers of chapter 08 to look into.
+"""One ViT of 205,000 parameters, trained on Fashion-MNIST, for the readers of chapter 11 to look into.
 
-The small model of chapter 07. The weights are stored beside the result, as
+The small model of chapter 09. The weights are stored beside the result, as
 book/results/trained.safetensors.
 """
 

@@ -1,6 +1,6 @@
 """What two wrong training steps cost a small ViT, with and without clipping: a forgotten zero_grad, a hasty scheduler.
 
-Chapter 09: the small ViT of TrainRace on the page's digits. All runs of a seed
+Chapter 12: the small ViT of TrainRace on the page's digits. All runs of a seed
 start with the same weights and see the same batches. The accuracy on the test
 images after the last step; a loss that is no number counts as guessing.
 """

@@ -21,7 +21,7 @@ test("rows stored in parts of their largest weight sum to 1", () => {
   assert.throws(() => decodeRows(stored(255, 1, 0, 0), 2), /row 1 of one of its maps is empty/);
 });
 
-// Three tokens, each of which hears one: the example of chapter 8.
+// Three tokens, each of which hears one: the example of chapter 11.
 const A1 = [0, 0, 1, 0, 1, 0, 1, 0, 0];
 const A2 = [1, 0, 0, 0, 1, 0, 0, 1, 0];
 const A3 = [0, 0, 1, 1, 0, 0, 0, 0, 1];

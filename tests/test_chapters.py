@@ -9,12 +9,10 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-CHAPTERS = [
-    path.stem
-    for entry in yaml.safe_load((ROOT / "_toc.yml").read_text())["chapters"]
-    if (path := ROOT / f"{entry['file']}.ipynb").exists() and (ROOT / "book/solutions" / path.name).exists()
-]
-NUMBERED = [name for name in CHAPTERS if re.match(r"\d\d-", name)]
+PARTS = yaml.safe_load((ROOT / "_toc.yml").read_text())["parts"]
+NAMES = [Path(entry["file"]).name for part in PARTS for entry in part["chapters"]]
+CHAPTERS = [name for name in NAMES if (ROOT / "book/solutions" / f"{name}.ipynb").exists()]
+NUMBERED = [name for name in NAMES if re.match(r"\d\d-", name)]
 
 
 def cells(name: str, folder: str = "book") -> list[nbformat.NotebookNode]:
@@ -46,13 +44,18 @@ def test_a_folded_solution_is_the_one_that_was_checked(name):
             assert body == checked.get(function), f"{function} is another one in the solutions"
 
 
+@pytest.mark.parametrize("name", NUMBERED)
+def test_a_title_begins_with_the_number_of_its_chapter(name):
+    assert re.match(rf"# {int(name[:2])}\. \S", text(name).split("\n", 1)[1])
+
+
 @pytest.mark.parametrize("before, after", list(zip(NUMBERED, NUMBERED[1:], strict=False)))
 def test_next_is_the_next_chapter(before, after):
     said = re.search(r"\*\*Next:\*\*(.*)", text(before))
     assert said and f"({after}.ipynb)" in said[1]
 
 
-@pytest.mark.parametrize("name", ["01-patchify", "02-positions", "03-attention"])
+@pytest.mark.parametrize("name", ["01-patchify", "02-positions", "03-attention", "04-heads"])
 def test_no_claim_rests_on_what_no_reader_can_see(name):
     for phrase in ("notebooks that we learned from", "We ran it", "cost nothing here"):
         assert phrase not in text(name)

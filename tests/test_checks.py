@@ -20,7 +20,7 @@ from answers import RIGHT, WRONG, right, verdict, wrong
 from torch import nn
 
 from vitnb import ViT, ViTConfig, clinic, patchify, unpatchify
-from vitnb.checks import chapter_09, chapter_jax, check, engine, kinds
+from vitnb.checks import chapter_12, chapter_jax, check, engine, kinds
 from vitnb.clinic import cut
 from vitnb.training import Recipe, decay_groups
 
@@ -236,10 +236,10 @@ def asserts(function):
     return True
 
 
-# 7.1 ------------------------------------------------------------------------------------------------------
+# 9.1 ------------------------------------------------------------------------------------------------------
 
 
-@right("7.1")
+@right("9.1")
 def lr_by_cosine(step, steps, peak, warmup_steps):
     if step < warmup_steps:
         return (step + 1) / warmup_steps * peak
@@ -247,54 +247,54 @@ def lr_by_cosine(step, steps, peak, warmup_steps):
     return peak * math.cos(math.pi * done / 2) ** 2
 
 
-@right("7.1")
+@right("9.1")
 def lr_by_recipe(step, steps, peak, warmup_steps):
     return Recipe(lr=peak, warmup=warmup_steps / steps).lr_at(step, steps)
 
 
-@right("7.1")
+@right("9.1")
 def lr_by_tensor(step, steps, peak, warmup_steps):
     done = torch.tensor((step - warmup_steps) / (steps - warmup_steps), dtype=torch.double)
     falling = peak * 0.5 * (1 + torch.cos(torch.pi * done))
     return falling if step >= warmup_steps else peak * (step + 1) / warmup_steps
 
 
-@right("7.1")
+@right("9.1")
 def lr_for_the_steps_that_are_there(step, steps, peak, warmup_steps):
     return [lr_by_cosine(s, steps, peak, warmup_steps) for s in range(steps)][step]  # there is no step == steps
 
 
-wrong("7.1", "There is no warm-up")(lambda s, n, peak, w: peak if s < w else lr_by_cosine(s, n, peak, w))
-wrong("7.1", "a learning rate of 0")(lambda s, n, peak, w: peak * s / (w - 1) if s < w else peak * (1 - s / n))
-wrong("7.1", "The cosine should be the peak at")(
+wrong("9.1", "There is no warm-up")(lambda s, n, peak, w: peak if s < w else lr_by_cosine(s, n, peak, w))
+wrong("9.1", "a learning rate of 0")(lambda s, n, peak, w: peak * s / (w - 1) if s < w else peak * (1 - s / n))
+wrong("9.1", "The cosine should be the peak at")(
     lambda s, n, peak, w: lr_by_cosine(s, n, peak, w) * (1 - 0.1 * (s >= w))
 )
-wrong("7.1", "share of the peak: the peak itself is missing")(lambda s, n, peak, w: lr_by_cosine(s, n, 1, w))
+wrong("9.1", "share of the peak: the peak itself is missing")(lambda s, n, peak, w: lr_by_cosine(s, n, 1, w))
 
 
-@wrong("7.1", "ZeroDivisionError")
+@wrong("9.1", "ZeroDivisionError")
 def min_of_both(step, steps, peak, warmup):
     return min(peak * (step + 1) / warmup, lr_by_cosine(step, steps, peak, warmup))
 
 
-# 7.2 ------------------------------------------------------------------------------------------------------
+# 9.2 ------------------------------------------------------------------------------------------------------
 
 
-right("7.2")(lambda K: math.log(math.e + K - 1) - 1)
-right("7.2")(lambda K: F.cross_entropy(torch.eye(K)[:1], torch.tensor([0])))
-right("7.2")(lambda K: np.log1p((K - 1) * np.exp(-1.0)))
-wrong("7.2", "No model can reach that")(lambda K: math.log(math.e + K) - 2)
-wrong("7.2", "A model can get below that")(lambda K: 1.4612 + 0.1)
-wrong("7.2", "For 2 classes you say 1.461")(lambda K: 1.4612)
+right("9.2")(lambda K: math.log(math.e + K - 1) - 1)
+right("9.2")(lambda K: F.cross_entropy(torch.eye(K)[:1], torch.tensor([0])))
+right("9.2")(lambda K: np.log1p((K - 1) * np.exp(-1.0)))
+wrong("9.2", "No model can reach that")(lambda K: math.log(math.e + K) - 2)
+wrong("9.2", "A model can get below that")(lambda K: 1.4612 + 0.1)
+wrong("9.2", "For 2 classes you say 1.461")(lambda K: 1.4612)
 
 
-# 7.3 ------------------------------------------------------------------------------------------------------
+# 7.6 ------------------------------------------------------------------------------------------------------
 
 
-right("7.3")(lambda model, images: model.head(model.forward_features(images)[:, 1:].mean(1)))
+right("7.6")(lambda model, images: model.head(model.forward_features(images)[:, 1:].mean(1)))
 
 
-@right("7.3")
+@right("7.6")
 def by_parts(model, images):
     x = model.embed(images)
     for block in model.blocks:
@@ -303,20 +303,20 @@ def by_parts(model, images):
     return model.head(sum(patches) / len(patches))
 
 
-@right("7.3")
+@right("7.6")
 @torch.no_grad()
 def linear_head_first(model, images):
     return model.head(model.forward_intermediates(images)["features"])[:, 1:].mean(1)
 
 
-wrong("7.3", "over the pictures of the batch")(lambda m, x: m.head(m.forward_features(x)[:, 1:].mean(0)))
-wrong("7.3", "has shape (3, 25, 7)")(lambda m, x: m.head(m.forward_features(x)))
-wrong("7.3", "has shape (3,)")(lambda m, x: RIGHT["7.3"][0](m, x).argmax(1))
+wrong("7.6", "over the pictures of the batch")(lambda m, x: m.head(m.forward_features(x)[:, 1:].mean(0)))
+wrong("7.6", "has shape (3, 25, 7)")(lambda m, x: m.head(m.forward_features(x)))
+wrong("7.6", "has shape (3,)")(lambda m, x: RIGHT["7.6"][0](m, x).argmax(1))
 
 
-@wrong("7.3", "changes what it is given")
+@wrong("7.6", "changes what it is given")
 def changes_the_model(model, images):
-    logits = RIGHT["7.3"][0](model, images)
+    logits = RIGHT["7.6"][0](model, images)
     model.train()
     return logits
 
@@ -325,13 +325,13 @@ def means(tokens):
     return tokens[:, 1:].mean(1)
 
 
-@wrong("7.3", "changes what it is given")
+@wrong("7.6", "changes what it is given")
 def patches_the_pool(model, images):
     model.pool.forward = means
     return model(images)
 
 
-@wrong("7.3", "changes what it is given")
+@wrong("7.6", "changes what it is given")
 def replaces_the_pool(model, images):
     class Mean(type(model.pool)):
         def forward(self, tokens):
@@ -342,23 +342,23 @@ def replaces_the_pool(model, images):
     return model(images)
 
 
-# 7.4 ------------------------------------------------------------------------------------------------------
+# 9.3 ------------------------------------------------------------------------------------------------------
 
 
-@right("7.4")
+@right("9.3")
 def by_axes(model):
     decayed = [n for n, p in model.named_parameters() if p.ndim >= 2 and n not in model.no_weight_decay()]
     return decayed, [n for n, _ in model.named_parameters() if n not in decayed]
 
 
-@right("7.4")
+@right("9.3")
 def by_name(model):
     names = {name for name, _ in model.named_parameters()}
     spared = {n for n in names if "bias" in n or "norm" in n or n.split(".")[-1] in ("table", "token", "query")}
     return names - spared, spared
 
 
-@right("7.4")
+@right("9.3")
 def by_groups(model):
     names = {id(p): name for name, p in model.named_parameters()}
     return tuple([names[id(p)] for p in group["params"]] for group in decay_groups(model, 0.1))
@@ -374,12 +374,12 @@ def spares(*spared):
     return answer
 
 
-wrong("7.4", "You decay the cls token")(spares("positions.table"))
-wrong("7.4", "You decay the query")(spares("positions.table", "pool.token"))
-wrong("7.4", "is in neither list")(lambda m: (by_axes(m)[0], []))
-wrong("7.4", "there more than once")(lambda m: (by_axes(m)[0], list(dict(m.named_parameters()))))
-wrong("7.4", "the names are wanted")(lambda m: ([p for p in m.parameters()], []))
-wrong("7.4", "no parameter named 'cls'")(lambda m: (by_axes(m)[0], by_axes(m)[1] + ["cls"]))
+wrong("9.3", "You decay the cls token")(spares("positions.table"))
+wrong("9.3", "You decay the query")(spares("positions.table", "pool.token"))
+wrong("9.3", "is in neither list")(lambda m: (by_axes(m)[0], []))
+wrong("9.3", "there more than once")(lambda m: (by_axes(m)[0], list(dict(m.named_parameters()))))
+wrong("9.3", "the names are wanted")(lambda m: ([p for p in m.parameters()], []))
+wrong("9.3", "no parameter named 'cls'")(lambda m: (by_axes(m)[0], by_axes(m)[1] + ["cls"]))
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -615,7 +615,7 @@ def test_an_error_shows_the_readers_line():
 @pytest.fixture
 def few_faults(monkeypatch):
     """9.5 tries a model for each fault, which takes seconds: where the settings are in question, a few will do."""
-    monkeypatch.setattr(chapter_09, "IN_A_MODEL", clinic.PATIENTS[::9])
+    monkeypatch.setattr(chapter_12, "IN_A_MODEL", clinic.PATIENTS[::9])
 
 
 @pytest.mark.usefixtures("few_faults")
@@ -677,7 +677,7 @@ def test_an_answer_changes_no_setting_of_the_session(number, setting):
 
 def test_a_patched_comparison_passes_no_later_answer(monkeypatch):
     monkeypatch.setattr(torch, "allclose", lambda *args, **kwargs: True)
-    assert not verdict("7.3", lambda model, images: model(images))[0]
+    assert not verdict("7.6", lambda model, images: model(images))[0]
 
 
 def test_counting_the_calls_passes_no_bug_hunt(monkeypatch):
@@ -702,7 +702,7 @@ def test_truth_is_a_boolean_of_python_numpy_or_torch():
 
 
 def test_a_module_in_place_of_the_function_is_named():
-    text = verdict("6.4", ViT(ViTConfig()))[1]
+    text = verdict("8.4", ViT(ViTConfig()))[1]
     assert "A function deeper(model) is wanted, without a call: this is a ViT." in text
 
 

@@ -1,232 +1,202 @@
-"""The exercises of chapter 4: right answers however they are written, and wrong ones that no check declares."""
+"""The exercises of chapter 4: right answers however they are written, and wrong ones that people write.
 
-import pytest
+They join the tables of test_checks.py, whose tests (hostile answers, skeletons, hints) run on them, too.
+"""
+
 import torch
-from answers import right, wrong
+from answers import RIGHT, right, wrong
 from torch import nn
 from torch.nn import functional as F
 
-from vitnb import MLP, PreNormBlock, clinic
+from vitnb import MultiHeadAttention, SinCosPositions, record_attention
 from vitnb.checks import chapter_04
 
 # 4.1 ------------------------------------------------------------------------------------------------------
 
 
 @right("4.1")
-def by_var(x, gain, bias, eps):
-    spread = (x.var(-1, correction=0, keepdim=True) + eps).sqrt()
-    return gain * (x - x.mean(-1, keepdim=True)) / spread + bias
+def by_splitting(layer, x):
+    with record_attention(layer) as maps:
+        layer(x)
+    v = layer.qkv(x).chunk(3, dim=-1)[2]
+    d = layer.head_dim
+    parts = [
+        maps[0][:, s] @ v[..., s * d : s * d + d] @ layer.proj.weight[:, s * d : s * d + d].T
+        for s in range(layer.num_heads)
+    ]
+    return torch.stack(parts, dim=1)
 
 
 @right("4.1")
-def by_sums(x, gain, bias, eps):
-    D = x.shape[2]
-    x = x - x.sum(2)[:, :, None] / D
-    return x * torch.rsqrt((x * x).sum(2)[:, :, None] / D + eps) * gain + bias
+@torch.no_grad()
+def by_silence(layer, x):
+    """Let all heads but one be silent, and take off the bias."""
+    weight, d, parts = layer.proj.weight.clone(), layer.head_dim, []
+    for s in range(layer.num_heads):
+        layer.proj.weight.zero_()
+        layer.proj.weight[:, s * d : s * d + d] = weight[:, s * d : s * d + d]
+        parts.append(layer(x) - layer.proj.bias)
+    layer.proj.weight.copy_(weight)
+    return torch.stack(parts, dim=1)
 
 
-@right("4.1")
-def token_by_token(x, gain, bias, eps):
-    y = torch.empty_like(x)
-    for b in range(len(x)):
-        for t in range(x.shape[1]):
-            centred = x[b, t] - x[b, t].mean()
-            y[b, t] = centred / ((centred**2).mean() + eps) ** 0.5 * gain + bias
-    return y
+def split(x, h):
+    return x.unflatten(-1, (h, -1)).transpose(1, 2)
 
 
-wrong("4.1", "eps is not used")(lambda x, g, b, eps: F.layer_norm(x, x.shape[2:], g, b, 1e-6))
-wrong("4.1", "compute the token 1, 2, 3, 6")(lambda x, g, b, eps: x)
-wrong("4.1", "raises RuntimeError")(lambda x, g, b, eps: g * (x - x.mean(-1)) + b)
+def bring_home(layer, x, mix=F.scaled_dot_product_attention, cut=split):
+    q, k, v = (cut(part, layer.num_heads) for part in layer.qkv(x).chunk(3, -1))
+    return mix(q, k, v) @ layer.proj.weight.T.unflatten(0, (layer.num_heads, -1))
+
+
+right("4.1")(bring_home)
+wrong("4.1", "has shape")(lambda layer, x: layer(x))
+wrong("4.1", "the single ones are not those of the heads")(
+    lambda layer, x: ((layer(x) - layer.proj.bias) / layer.num_heads)[:, None].expand(-1, layer.num_heads, -1, -1)
+)
+wrong("4.1", "one tensor (B, h, T, D) is wanted")(lambda layer, x: list(bring_home(layer, x).unbind(1)))
+
+
+wrong("4.1", "splits its heads with view alone")(
+    lambda layer, x: bring_home(layer, x, cut=lambda t, h: t.reshape(len(t), h, t.shape[1], -1))
+)
+wrong("4.1", "does not divide the scores")(
+    lambda layer, x: bring_home(layer, x, mix=lambda q, k, v: (q @ k.mT).softmax(-1) @ v)
+)
+wrong("4.1", "runs its softmax over the queries")(
+    lambda layer, x: bring_home(layer, x, mix=lambda q, k, v: (q @ k.mT / q.shape[-1] ** 0.5).softmax(2) @ v)
+)
+wrong("4.1", "Are the heads right before layer.proj?")(lambda layer, x: bring_home(layer, x, mix=lambda q, k, v: k))
 
 
 # 4.2 ------------------------------------------------------------------------------------------------------
 
 
-@right("4.2")
-def two_lines(block, x):
-    x = x + block.attention(block.norm1(x))
-    return x + block.mlp(block.norm2(x))
+def rotation(k, D, base=10_000):
+    speeds = base ** (-torch.arange(D // 2) / (D // 2))
+    c, s = (k * speeds).cos().diag(), (k * speeds).sin().diag()
+    return torch.cat([torch.cat([c, -s], 1), torch.cat([s, c], 1)])
+
+
+right("4.2")(lambda D, down, right: torch.block_diag(rotation(down, D // 2), rotation(right, D // 2)))
+right("4.2")(lambda D, down, right: 7 * torch.block_diag(rotation(down, D // 2), rotation(right, D // 2)))
 
 
 @right("4.2")
-@torch.no_grad()
-def other_names(block, stream):
-    read = F.layer_norm(stream, stream.shape[2:], block.norm1.weight, block.norm1.bias, block.norm1.eps)
-    stream = torch.add(block.attention(read), stream)
-    return block.mlp(block.norm2(stream)) + stream
+def by_least_squares(D, down, right):
+    """Solve places @ W = the places so far away, on a large grid."""
+    places = SinCosPositions((24, 25), D).table[0].reshape(24, 25, D).double()
+    here = places[4:20, 4:20].reshape(-1, D)
+    there = places[4 + down : 20 + down, 4 + right : 20 + right].reshape(-1, D)
+    return torch.linalg.lstsq(here, there, driver="gelsd").solution.float()
 
 
-wrong("4.2", "no mistake that I know")(lambda block, x: two_lines(block, two_lines(block, x)))
-wrong("4.2", "no mistake that I know")(lambda block, x: x)
-wrong("4.2", "changes what it is given")(lambda block, x: two_lines(block.eval(), x))
-
+wrong("4.2", "looks the other way. Is a matrix transposed?")(
+    lambda D, down, right: torch.block_diag(rotation(down, D // 2), rotation(right, D // 2)).T
+)
+wrong("4.2", "takes rows for columns")(
+    lambda D, down, right: torch.block_diag(rotation(right, D // 2), rotation(down, D // 2))
+)
+wrong("4.2", "torch.float32 is wanted. Hint")(lambda D, down, right: rotation(right, D).double())
+wrong("4.2", "looks at the place itself")(lambda D, down, right: torch.eye(D))
+wrong("4.2", "finds that neighbour first at")(lambda D, down, right: rotation(right, D))
+wrong("4.2", "(64, 64) is wanted")(lambda D, down, right: rotation(right, D // 2))
+wrong("4.2", "finds that neighbour first at")(
+    lambda D, down, right: (
+        torch.block_diag(rotation(0, D // 2), rotation(-1, D // 2)) if (down, right) != (0, -1) else torch.zeros(D, D)
+    )
+)
+wrong("4.2", "% of the places that have one")(
+    lambda D, down, right: torch.block_diag(rotation(down, D // 2, 100), rotation(right, D // 2, 100))
+)
+wrong("4.2", "the scores are too small")(
+    lambda D, down, right: 0.01 * torch.block_diag(rotation(down, D // 2), rotation(right, D // 2))
+)
+wrong("4.2", "wrong way left and right")(
+    lambda D, down, right: (
+        torch.block_diag(rotation(down, D // 2), rotation(-right, D // 2))
+        if down * right
+        else torch.block_diag(rotation(down, D // 2), rotation(right, D // 2))
+    )
+)
 
 # 4.3 ------------------------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
-def by_weights(D, first=(1.0, -1.0), second=(1.0, -1.0), bias1=0.0, bias2=0.0):
-    mlp, eye = MLP(D, 2 * D), torch.eye(D)
-    mlp.fc1.weight.copy_(torch.cat([f * eye for f in first]))
-    mlp.fc2.weight.copy_(torch.cat([s * eye for s in second], 1))
-    if bias1 is not None:
-        mlp.fc1.bias.fill_(bias1)
-        mlp.fc2.bias.fill_(bias2)
-    return mlp
+def moves(layer, D):
+    """Who hears of a change of token 2 in picture 1: (B, T)."""
+    x = torch.randn(3, 7, D)
+    y = x.clone()
+    y[1, 2] = torch.randn(D)
+    return (layer(y) - layer(x)).abs().amax(-1) > 1e-4
 
 
-right("4.3")(by_weights)
-right("4.3")(lambda D: by_weights(D, (-1.0, 1.0), (-1.0, 1.0)))
+def follows(layer, D):
+    x, order = torch.randn(3, 7, D), torch.tensor([3, 1, 6, 0, 2, 5, 4])
+    return torch.allclose(layer(x[:, order]), layer(x)[:, order], atol=1e-4)
 
 
 @right("4.3")
-def one_after_the_other(D):
-    mlp = MLP(D, 2 * D)
-    weight = torch.zeros(2 * D, D)
-    for d in range(D):
-        weight[2 * d, d], weight[2 * d + 1, d] = 2, -2
-    zeros = {"fc1.bias": torch.zeros(2 * D), "fc2.bias": torch.zeros(D)}
-    mlp.load_state_dict({"fc1.weight": weight, "fc2.weight": weight.T / 4} | zeros)
-    return mlp
+def three_questions(layer, D):
+    heard = moves(layer, D)
+    return bool(heard[1].all() and not heard[0].any() and not heard[2].any()) and follows(layer, D)
 
 
-wrong("4.3", "the biases are not")(lambda D: by_weights(D, bias1=None))
-wrong("4.3", "nearly straight")(lambda D: by_weights(D, (1.0, 0.0), (1.0, 0.0), 20.0, -20.0))
-wrong("4.3", "still the random ones")(lambda D: MLP(D, 2 * D))
-wrong("4.3", "a vitnb.MLP is wanted")(lambda D: nn.Identity())
-wrong("4.3", "MLP(D, 2 * D) was asked")(lambda D: MLP(D, 4 * D))
-wrong("4.3", "For x = ")(lambda D: by_weights(D, (1.0, -1.0), (0.5, -1.0)))
-
-
-@wrong("4.3", "the GELU must stay")
-def without_the_bend(D):
-    mlp = by_weights(D, second=(1.0, 0.0))
-    mlp.act = nn.Identity()
-    return mlp
-
-
-class Patched(MLP):
-    """Random weights behind another forward."""
-
-    def forward(self, x):
-        return x
-
-
-@wrong("4.3", "still the random ones")
-def with_a_hook(D):
-    mlp = MLP(D, 2 * D)
-    mlp.register_forward_hook(lambda module, given, result: given[0])
-    return mlp
-
-
-@wrong("4.3", "still the random ones")
-def with_another_forward(D):
-    mlp = MLP(D, 2 * D)
-    mlp.forward = lambda x: x
-    return mlp
-
-
-wrong("4.3", "still the random ones")(lambda D: Patched(D, 2 * D))
-
-
-# 4.4 ------------------------------------------------------------------------------------------------------
-
-
-right("4.4")(lambda: "BC")
-right("4.4")(lambda: "c, b")
-wrong("4.4", "draw the borders of the blocks elsewhere")(lambda: "ABC")
-wrong("4.4", "which boxes stand on its stream")(lambda: "B")
-wrong("4.4", "what is left of a block when its branches")(lambda: "C")
-wrong("4.4", "3 of your 4 predictions")(lambda: "BCD")
-wrong("4.4", "what does a gain of 1 change")(lambda: "BCD")
-wrong("4.4", "0 of your 4 predictions")(lambda: "A D")
-wrong("4.4", "only the stacks A, B, C and D: you name E")(lambda: "BCE")
-wrong("4.4", "a string such as 'ABCD' is wanted")(lambda: ["B", "C"])
-
-
-# 4.5 ------------------------------------------------------------------------------------------------------
-
-
-@right("4.5")
+@right("4.3")
 @torch.no_grad()
-def against_vitnb(Block):
-    block, model = Block(24, 3).eval(), PreNormBlock(24, 3)
-    for p in block.parameters():
-        p.normal_(std=0.3)
-    model.load_state_dict(block.state_dict())
-    x = torch.randn(2, 7, 24)
-    return torch.allclose(block(x), model(x), atol=1e-4)
+def against_the_reference(layer, D):
+    """Alone as in a batch, any order, and with two tokens each needs the other."""
+    x = torch.randn(4, 6, D)
+    out = layer(x)
+    alone = torch.cat([layer(one[None]) for one in x])
+    other = torch.cat([x[:, :-1], torch.randn(4, 1, D)], dim=1)
+    first = torch.cat([torch.randn(4, 1, D), x[:, 1:]], dim=1)
+    talk = ((layer(other) - out)[:, 0].abs().max() > 1e-4) & ((layer(first) - out)[:, -1].abs().max() > 1e-4)
+    return torch.allclose(alone, out, atol=1e-4) and torch.allclose(layer(x.flip(1)).flip(1), out, atol=1e-4) and talk
 
 
-@right("4.5")
-def by_questions(Block):
-    block, x = Block(16, 2).eval(), torch.randn(2, 5, 16)
-    for p in block.parameters():
-        nn.init.normal_(p, std=0.5)
-    y = x + block.attention(F.layer_norm(x, (16,), block.norm1.weight, block.norm1.bias, 1e-6))
-    hidden = F.gelu(block.mlp.fc1(F.layer_norm(y, (16,), block.norm2.weight, block.norm2.bias, 1e-6)))
-    return ((y + block.mlp.fc2(hidden) - block(x)).abs() < 1e-3).all()
+wrong("4.3", "rejects 0 of 3 sound layers and lets 8 of 8 others through")(
+    lambda layer, D: layer(torch.randn(2, 5, D)).shape == (2, 5, D)
+)
+wrong("4.3", "one that lets tokens of different images attend")(follows)
+wrong("4.3", "one that merges its heads without the transpose")(
+    lambda layer, D: bool((heard := moves(layer, D))[1].all() and not heard[0].any() and not heard[2].any())
+)
+wrong("4.3", "rejects 3 of 3 sound layers and lets 0 of 8")(lambda layer, D: False)
+wrong("4.3", "leave room for that")(lambda layer, D: type(layer) is MultiHeadAttention or follows(layer, D) and D < 0)
+wrong("4.3", "True or False is wanted")(lambda layer, D: moves(layer, D).float().mean().item())
 
 
-@right("4.5")
-@torch.no_grad()
-def against_exercise_2(Block):
-    """With the parts of the block itself: only the wiring is asked."""
-    block = chapter_04._shaken(Block(24, 3).eval())
-    x = torch.randn(2, 7, 24)
-    return torch.allclose(block(x), two_lines(block, x), atol=1e-4)
+@wrong("4.3", "(batch_first)")
+def shuffles_the_batch(layer, D):
+    """The test that sounds made for it."""
+    x, order = torch.randn(4, 7, D), torch.tensor([2, 0, 3, 1])
+    return torch.allclose(layer(x[order]), layer(x)[order], atol=1e-4)
 
 
-def compared(x=torch.randn, shake=True, evaluate=True, same=lambda a, b: torch.allclose(a, b, atol=1e-4)):
-    """The solution, with something left out."""
-
-    def answer(Block):
-        block, model = Block(24, 3), PreNormBlock(24, 3)
-        block.train(not evaluate)
-        for p in block.parameters() if shake else ():
-            nn.init.normal_(p, std=0.3)
-        model.load_state_dict(block.state_dict())
-        tokens = x(2, 7, 24)
-        return same(block(tokens), model(tokens))
-
-    return answer
+@wrong("4.3", "(batch_first)")
+def one_picture_alone(layer, D):
+    """With one picture there is nothing to mix with."""
+    x = torch.randn(1, 7, D)
+    return layer(x).isfinite().all().item() and torch.allclose(layer(x.flip(1)).flip(1), layer(x), atol=1e-4)
 
 
-@wrong("4.5", "lets attention feed the MLP only")
-def silent(Block):
-    block, x = Block(24, 3).eval(), torch.randn(2, 7, 24)
-    for layer in (block.attention.proj, block.mlp.fc2):
-        nn.init.zeros_(layer.weight)
-        nn.init.zeros_(layer.bias)
-    return torch.equal(block(x), x)
-
-
-wrong("4.5", "Does it look at the shape only?")(lambda Block: Block(24, 3)(torch.randn(2, 7, 24)).shape == (2, 7, 24))
-wrong("4.5", "rejects 3 of 3 right ones")(lambda Block: False)
-wrong("4.5", "has swapped its two norms (which a gain of 1 hides)")(compared(shake=False))
-wrong("4.5", "One of the right ones has dropout: is it off?")(compared(evaluate=False))
-wrong("4.5", "do you leave room for that?")(compared(same=torch.equal))
-wrong("4.5", "lets attention feed the MLP only")(lambda Block: silent(Block) or compared()(Block))
-wrong("4.5", "True or False is wanted")(lambda Block: "yes")
+@wrong("4.3", "ever say True?")
+def exactly(layer, D):
+    x = torch.randn(3, 7, D)
+    wanted = nn.MultiheadAttention(D, 4, batch_first=True)
+    return torch.equal(layer(x), wanted(x, x, x)[0])
 
 
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_without_variance_gives_its_bias_and_no_nan():
-    flat = chapter_04._norm_cases()[-1]
-    assert flat[0].var() == 0 and torch.equal(by_var(*flat), flat[2].expand(2, 3, 6))
+def test_the_right_layers_of_43_stand_the_three_questions():
+    for kind in (MultiHeadAttention, chapter_04._Torchs, chapter_04._Stepwise):
+        assert three_questions(chapter_04._layer(kind, 24, 4), 24)
 
 
-@pytest.mark.parametrize("kind", clinic.of(PreNormBlock).values())
-def test_wrong_blocks_have_the_names_and_the_shape_and_are_wrong(kind):
-    x, names = torch.randn(2, 7, 24), PreNormBlock(24, 3).state_dict().keys()
-    assert kind(24, 3).state_dict().keys() == names
-    assert kind(24, 3)(x).shape == x.shape
-    assert not against_vitnb(kind) and not against_exercise_2(kind)
-
-
-def test_silent_branches_see_some_wrong_blocks_only():
-    kinds = clinic.of(PreNormBlock).values()
-    assert 0 < sum(not silent(kind) for kind in kinds) < len(kinds)
+def test_the_chapters_rotation_moves_the_packages_positions():
+    places = SinCosPositions((5, 6), 32).table[0].reshape(5, 6, 32)
+    W = RIGHT["4.2"][0](32, 2, -1)
+    torch.testing.assert_close((places @ W)[:3, 1:], places[2:, :-1], atol=1e-5, rtol=0)

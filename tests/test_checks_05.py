@@ -1,393 +1,217 @@
 """The exercises of chapter 5: right answers however they are written, and wrong ones that no check declares."""
 
-import copy
-
 import pytest
 import torch
-from answers import right, verdict, wrong
+from answers import right, wrong
 from torch import nn
+from torch.nn import functional as F
 
-from vitnb import AttentionPool, ClsToken, MeanPool, MultiHeadAttention, ViT, ViTConfig, clinic
-from vitnb.checks.chapter_05 import LastReadLast, Repeated, _started
-from vitnb.clinic import pool
+from vitnb import MLP, PreNormBlock, clinic
+from vitnb.checks import chapter_05
 
 # 5.1 ------------------------------------------------------------------------------------------------------
 
 
 @right("5.1")
-def by_rule(pool, token, place, attention):
-    if pool != "cls" or token == 0:
-        return True
-    return place == "before" and attention
+def by_var(x, gain, bias, eps):
+    spread = (x.var(-1, correction=0, keepdim=True) + eps).sqrt()
+    return gain * (x - x.mean(-1, keepdim=True)) / spread + bias
 
 
 @right("5.1")
-@torch.no_grad()
-def by_running(pool, token, place, attention):
-    model = ViT(ViTConfig(embed_dim=16, depth=1, global_pool=pool)).eval()
-    if not attention:
-        model.blocks[0].attention.proj.weight.zero_()
-    x = model.embed(torch.randn(1, 1, 28, 28))
-    noise = torch.randn(16)
-    y = x.clone()
-    y[:, token] = noise
-    x, y = (model.blocks[0](z) if place == "before" else z for z in (x, y))
-    return not torch.allclose(model.forward_head(x), model.forward_head(y), atol=1e-6)
+def by_sums(x, gain, bias, eps):
+    D = x.shape[2]
+    x = x - x.sum(2)[:, :, None] / D
+    return x * torch.rsqrt((x * x).sum(2)[:, :, None] / D + eps) * gain + bias
 
 
-wrong("5.1", "Token 0 alone is read, and no block is left")(lambda p, t, place, a: a or by_rule(p, t, place, a))
-wrong("5.1", "no patch can reach it")(lambda p, t, place, a: p != "cls" or t == 0 or place == "before")
-wrong("5.1", "The attention of the last block is still to come")(lambda p, t, place, a: p != "cls" or t == 0)
-wrong("5.1", "every token is read")(lambda p, *rest: by_rule(p, *rest) and (p == "cls" or rest[2]))
-wrong("5.1", "Token 0 is the one that is read")(
-    lambda p, t, place, a: p != "cls" or (t > 0 and by_rule(p, t, place, a))
-)
-wrong("5.1", "token 0 is the first patch")(lambda p, *rest: by_rule(p, *rest) if p == "cls" else rest[0] > 0)
-wrong("5.1", "you say")(lambda p, t, place, a: True)
-wrong("5.1", "True or False is wanted")(lambda p, t, place, a: "yes")
+@right("5.1")
+def token_by_token(x, gain, bias, eps):
+    y = torch.empty_like(x)
+    for b in range(len(x)):
+        for t in range(x.shape[1]):
+            centred = x[b, t] - x[b, t].mean()
+            y[b, t] = centred / ((centred**2).mean() + eps) ** 0.5 * gain + bias
+    return y
+
+
+wrong("5.1", "eps is not used")(lambda x, g, b, eps: F.layer_norm(x, x.shape[2:], g, b, 1e-6))
+wrong("5.1", "compute the token 1, 2, 3, 6")(lambda x, g, b, eps: x)
+wrong("5.1", "raises RuntimeError")(lambda x, g, b, eps: g * (x - x.mean(-1)) + b)
 
 
 # 5.2 ------------------------------------------------------------------------------------------------------
 
 
 @right("5.2")
-class Whole(nn.Module):
-    num_prefix_tokens = 1
-
-    def __init__(self, embed_dim):
-        super().__init__()
-        self.token = nn.Parameter(torch.zeros(1, 1, embed_dim))
-
-    def prepend(self, x):
-        return torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1)
-
-    def forward(self, x):
-        return x[:, 1:].mean(dim=1)
+def two_lines(block, x):
+    x = x + block.attention(block.norm1(x))
+    return x + block.mlp(block.norm2(x))
 
 
 @right("5.2")
-class Inherited(ClsToken):
-    def forward(self, x):
-        _, patches = x.split([1, x.shape[1] - 1], dim=1)
-        return patches.sum(1) / patches.shape[1]
+@torch.no_grad()
+def other_names(block, stream):
+    read = F.layer_norm(stream, stream.shape[2:], block.norm1.weight, block.norm1.bias, block.norm1.eps)
+    stream = torch.add(block.attention(read), stream)
+    return block.mlp(block.norm2(stream)) + stream
 
 
-@right("5.2")
-class RepeatedMean(Repeated):
-    def forward(self, x):
-        return (x.sum(1) - x[:, 0]) / (x.shape[1] - 1)
-
-
-def patch_mean(base=ClsToken, **methods):
-    return type("PatchMean", (base,), {"forward": Inherited.forward, **methods})
-
-
-class InForward(MeanPool):
-    num_prefix_tokens = 1
-
-    def __init__(self, embed_dim):
-        super().__init__()
-
-    def prepend(self, x):
-        token = nn.Parameter(torch.randn(len(x), 1, x.shape[2]))
-        return torch.cat([token, x], dim=1)
-
-
-class Ignored(ClsToken):
-    def prepend(self, x):
-        return torch.cat([torch.zeros(len(x), 1, x.shape[2]), x], dim=1)
-
-
-wrong("5.2", "off the mean of the patches")(patch_mean(forward=lambda self, x: x[:, 1]))
-wrong("5.2", "has shape (3, 7)")(patch_mean(forward=lambda self, x: x[:, 1:].mean(2)))
-wrong("5.2", "your token comes last")(patch_mean(LastReadLast))
-wrong("5.2", "never trained")(patch_mean(pool.PlainTensor))
-wrong("5.2", "never trained")(InForward)
-wrong("5.2", "one vector is wanted")(patch_mean(pool.OnePerPlace))
-wrong("5.2", "Token 0 is not your parameter")(patch_mean(Ignored))
-
-
-class Frozen(ClsToken):
-    def __init__(self, embed_dim):
-        super().__init__(embed_dim)
-        self.token.requires_grad_(False)
-
-
-def detached(self, x):
-    return torch.cat([self.token.detach().expand(len(x), -1, -1), x], dim=1)
-
-
-wrong("5.2", "No gradient reaches your token")(patch_mean(Frozen))
-wrong("5.2", "No gradient reaches your token")(patch_mean(prepend=detached))
-wrong("5.2", "No gradient reaches your token")(patch_mean(prepend=torch.no_grad()(ClsToken.prepend)))
-wrong("5.2", "No gradient reaches your token")(
-    patch_mean(prepend=lambda self, x: detached(self, x) + 0 * torch.ones(1, requires_grad=True))
-)
-wrong("5.2", "num_prefix_tokens")(patch_mean(num_prefix_tokens=0))
-wrong("5.2", "has no prepend")(lambda D: nn.Linear(D, D))
-wrong("5.2", "has shape (3, 7, 12)")(patch_mean(prepend=lambda self, x: x))
-wrong("5.2", "an nn.Module is wanted")(lambda D: torch.zeros(1, 1, D))
+wrong("5.2", "no mistake that I know")(lambda block, x: two_lines(block, two_lines(block, x)))
+wrong("5.2", "no mistake that I know")(lambda block, x: x)
+wrong("5.2", "changes what it is given")(lambda block, x: two_lines(block.eval(), x))
 
 
 # 5.3 ------------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def bright(D, query=100.0, key=1.0, value=1.0, proj=True, bias=0.0, heads=1):
-    pool, eye = AttentionPool(D, heads), torch.eye(D)
-    pool.query.zero_()
-    pool.query[..., 0] = query
-    pool.kv.weight.copy_(torch.cat([key * eye, value * eye]))
-    pool.kv.bias.zero_()
-    if proj:
-        pool.proj.weight.copy_(eye)
-        pool.proj.bias.fill_(bias)
-    return pool
+def by_weights(D, first=(1.0, -1.0), second=(1.0, -1.0), bias1=0.0, bias2=0.0):
+    mlp, eye = MLP(D, 2 * D), torch.eye(D)
+    mlp.fc1.weight.copy_(torch.cat([f * eye for f in first]))
+    mlp.fc2.weight.copy_(torch.cat([s * eye for s in second], 1))
+    if bias1 is not None:
+        mlp.fc1.bias.fill_(bias1)
+        mlp.fc2.bias.fill_(bias2)
+    return mlp
 
 
-right("5.3")(bright)
-right("5.3")(lambda D: bright(D, key=3, value=-0.5, proj=False) and by_state(D))
+right("5.3")(by_weights)
+right("5.3")(lambda D: by_weights(D, (-1.0, 1.0), (-1.0, 1.0)))
 
 
-def by_state(D):
-    """Only one row of the keys, and values and proj that cancel."""
-    pool, eye = AttentionPool(D, 1), torch.eye(D)
-    keys = torch.zeros(D, D)
-    keys[1, 0] = 40.0
-    query = torch.zeros(1, 1, D)
-    query[0, 0, 1] = 5.0
-    weights = {"query": query, "kv.weight": torch.cat([keys, 2 * eye]), "kv.bias": torch.zeros(2 * D)}
-    pool.load_state_dict(weights | {"proj.weight": eye / 2, "proj.bias": torch.zeros(D)})
-    return pool
+@right("5.3")
+def one_after_the_other(D):
+    mlp = MLP(D, 2 * D)
+    weight = torch.zeros(2 * D, D)
+    for d in range(D):
+        weight[2 * d, d], weight[2 * d + 1, d] = 2, -2
+    zeros = {"fc1.bias": torch.zeros(2 * D), "fc2.bias": torch.zeros(D)}
+    mlp.load_state_dict({"fc1.weight": weight, "fc2.weight": weight.T / 4} | zeros)
+    return mlp
 
 
-right("5.3")(by_state)
-wrong("5.3", "All tokens get the same weight")(lambda D: bright(D, query=0.0))
-wrong("5.3", "All tokens get the same weight")(lambda D: bright(D, key=0.0))
-wrong("5.3", "but not only")(lambda D: bright(D, query=2.0))
-wrong("5.3", "the sign is wrong")(lambda D: bright(D, query=-100.0))
-wrong("5.3", "something else comes out")(lambda D: bright(D, proj=False))
-wrong("5.3", "something else comes out")(lambda D: bright(D, value=2.0))
-wrong("5.3", "something else comes out")(lambda D: bright(D, bias=1.0))
-wrong("5.3", "a vitnb.AttentionPool is wanted")(lambda D: bright(D).query)
-wrong("5.3", "a vitnb.AttentionPool is wanted")(lambda D: ClsToken(D))
-wrong("5.3", "do not have the shapes of AttentionPool(embed_dim, 1)")(lambda D: bright(2 * D))
-wrong("5.3", "one is enough")(lambda D: AttentionPool(D, 2))
+wrong("5.3", "the biases are not")(lambda D: by_weights(D, bias1=None))
+wrong("5.3", "nearly straight")(lambda D: by_weights(D, (1.0, 0.0), (1.0, 0.0), 20.0, -20.0))
+wrong("5.3", "still the random ones")(lambda D: MLP(D, 2 * D))
+wrong("5.3", "a vitnb.MLP is wanted")(lambda D: nn.Identity())
+wrong("5.3", "MLP(D, 2 * D) was asked")(lambda D: MLP(D, 4 * D))
+wrong("5.3", "For x = ")(lambda D: by_weights(D, (1.0, -1.0), (0.5, -1.0)))
 
 
-right("5.3")(lambda D: bright(D, query=7.5 * D**0.5))  # a lead of 1 is a factor of 1800
-wrong("5.3", "but not only: its weight is 0.99")(lambda D: bright(D, query=5.5 * D**0.5))
+@wrong("5.3", "the GELU must stay")
+def without_the_bend(D):
+    mlp = by_weights(D, second=(1.0, 0.0))
+    mlp.act = nn.Identity()
+    return mlp
 
 
-class PatchedPool(AttentionPool):
+class Patched(MLP):
     """Random weights behind another forward."""
 
     def forward(self, x):
-        return x[torch.arange(len(x)), x[:, :, 0].argmax(1)]
+        return x
 
 
-@wrong("5.3", "You look at")
-def the_answer_of_a_subclass(D):
-    pool = PatchedPool(D, 1)
-    pool.load_state_dict(bright(D, query=1.0).state_dict())
-    return pool
+@wrong("5.3", "still the random ones")
+def with_a_hook(D):
+    mlp = MLP(D, 2 * D)
+    mlp.register_forward_hook(lambda module, given, result: given[0])
+    return mlp
 
 
-@wrong("5.3", "something else comes out")
-def the_answer_of_a_hook(D):
-    pool = bright(D, value=2.0)
-    pool.register_forward_hook(lambda module, given, result: result / 2)
-    return pool
+@wrong("5.3", "still the random ones")
+def with_another_forward(D):
+    mlp = MLP(D, 2 * D)
+    mlp.forward = lambda x: x
+    return mlp
 
 
-@wrong("5.3", "You look at another token")
-def the_next_feature(D):
-    pool = bright(D, query=0.0)
-    pool.query.data[..., 1] = 1000.0
-    return pool
+wrong("5.3", "still the random ones")(lambda D: Patched(D, 2 * D))
 
 
 # 5.4 ------------------------------------------------------------------------------------------------------
 
 
 @right("5.4")
-def five_questions(Pool, B=2):
-    pool, x, z = Pool(8), torch.randn(B, 5, 8), torch.randn(B, 6, 8)
-    y = pool.prepend(x)
-    row = pool(y)
-    return (
-        y.shape == z.shape
-        and torch.equal(row[0], row[1])
-        and torch.equal(pool.prepend(x), y)
-        and len(list(pool.parameters())) > 0
-        and any(torch.equal(pool(z), z[:, i]) for i in range(6))
-    )
+@torch.no_grad()
+def against_vitnb(Block):
+    block, model = Block(24, 3).eval(), PreNormBlock(24, 3)
+    for p in block.parameters():
+        p.normal_(std=0.3)
+    model.load_state_dict(block.state_dict())
+    x = torch.randn(2, 7, 24)
+    return torch.allclose(block(x), model(x), atol=1e-4)
 
 
 @right("5.4")
-def by_place(Pool):
-    pool = Pool(4)
-    parameters = [p for p in pool.parameters() if p.shape == (1, 1, 4)]
-    x, z = torch.randn(3, 7, 4), torch.randn(3, 8, 4)
-    with torch.no_grad():
-        for p in parameters:
-            p.copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
-    y = pool.prepend(x)
-    place = [i for i in range(y.shape[1]) if bool((y[:, i] == torch.tensor([1.0, 2.0, 3.0, 4.0])).all())]
-    return len(parameters) == 1 and len(place) == 1 and y.shape[1] == 8 and torch.equal(pool(z), z[:, place[0]])
+def by_questions(Block):
+    block, x = Block(16, 2).eval(), torch.randn(2, 5, 16)
+    for p in block.parameters():
+        nn.init.normal_(p, std=0.5)
+    y = x + block.attention(F.layer_norm(x, (16,), block.norm1.weight, block.norm1.bias, 1e-6))
+    hidden = F.gelu(block.mlp.fc1(F.layer_norm(y, (16,), block.norm2.weight, block.norm2.bias, 1e-6)))
+    return ((y + block.mlp.fc2(hidden) - block(x)).abs() < 1e-3).all()
 
 
-wrong("5.4", "draws its token anew")(lambda Pool: not _depends(Pool))
-right("5.4")(lambda Pool: five_questions(Pool, B=65))
-wrong("5.4", "A token may stand first or last")(lambda Pool: five_questions(Pool) and _first_is_equal(Pool))
-wrong("5.4", "may start from any numbers, zeros or not")(
-    lambda Pool: five_questions(Pool) and not any(p.any() for p in Pool(8).parameters())
-)
-wrong("5.4", "Does it ever say True?")(lambda Pool: False)
-wrong("5.4", "lets 9 of 9 wrong ones through")(lambda Pool: True)
-wrong("5.4", "rejects 3 of 3 right ones")(lambda Pool: False)
-wrong("5.4", "rejects 1 of 3 right ones")(lambda Pool: five_questions(Pool) and _first_is_equal(Pool))
-wrong("5.4", "lets 4 of 9 wrong ones through")(lambda Pool: not _depends(Pool))
-wrong("5.4", "puts its token last")(lambda Pool: Pool(8).prepend(torch.randn(2, 5, 8)).shape == (2, 6, 8))
-wrong("5.4", "raises AttributeError")(lambda Pool: Pool(8).token.shape == (1, 1, 8))
-wrong("5.4", "puts its token last")(lambda Pool: _gradient(Pool))
-wrong("5.4", "True or False is wanted")(lambda Pool: Pool(8))
-
-
-def _depends(Pool):
-    pool = Pool(8)
-    row = pool(pool.prepend(torch.randn(2, 5, 8)))
-    return not torch.equal(row[0], row[1])
-
-
-def _first_is_equal(Pool):
-    y = Pool(8).prepend(torch.randn(2, 5, 8))
-    return torch.equal(y[0, 0], y[1, 0])
-
-
-def _gradient(Pool):
-    """The popular test: does every parameter get a gradient? The tokens see each other on the way."""
-    pool = Pool(8)
-    y = pool.prepend(torch.randn(2, 5, 8))
-    pool(y + y.mean(1, keepdim=True)).square().sum().backward() if any(True for _ in pool.parameters()) else None
-    return all(p.grad is not None for p in pool.parameters())
-
-
-# 5.5 ------------------------------------------------------------------------------------------------------
-
-
+@right("5.4")
 @torch.no_grad()
-def by_hand(D, far=30.0, key=None, value=None, proj=None, bias=0.0):
-    attention, eye = MultiHeadAttention(D, 1), torch.eye(D)
-    query = torch.zeros(D, D)
-    query[0, 0] = -far * D**0.5
-    key = torch.zeros(D, D).index_put((torch.tensor(0), torch.tensor(0)), torch.tensor(1.0)) if key is None else key
-    attention.qkv.weight.copy_(torch.cat([query, key, eye if value is None else value]))
-    attention.qkv.bias.zero_()
-    attention.proj.weight.copy_(eye if proj is None else proj)
-    attention.proj.bias.fill_(bias)
-    return attention
+def against_exercise_2(Block):
+    """With the parts of the block itself: only the wiring is asked."""
+    block = chapter_05._shaken(Block(24, 3).eval())
+    x = torch.randn(2, 7, 24)
+    return torch.allclose(block(x), two_lines(block, x), atol=1e-4)
 
 
-right("5.5")(by_hand)
+def compared(x=torch.randn, shake=True, evaluate=True, same=lambda a, b: torch.allclose(a, b, atol=1e-4)):
+    """The solution, with something left out."""
+
+    def answer(Block):
+        block, model = Block(24, 3), PreNormBlock(24, 3)
+        block.train(not evaluate)
+        for p in block.parameters() if shake else ():
+            nn.init.normal_(p, std=0.3)
+        model.load_state_dict(block.state_dict())
+        tokens = x(2, 7, 24)
+        return same(block(tokens), model(tokens))
+
+    return answer
 
 
-@right("5.5")
-@torch.no_grad()
-def with_the_bias_of_the_query(D):
-    """Every token asks the same question, in two heads: how little of feature 0 is there?"""
-    attention, eye = MultiHeadAttention(D, 2), torch.eye(D)
-    for p in attention.parameters():
-        p.zero_()
-    attention.qkv.weight[D : 2 * D, 0] = -1.0
-    attention.qkv.bias[:D] = 100.0
-    attention.qkv.weight[2 * D :].copy_(3 * eye)
-    attention.proj.weight.copy_(eye / 3)
-    return attention
+@wrong("5.4", "lets attention feed the MLP only")
+def silent(Block):
+    block, x = Block(24, 3).eval(), torch.randn(2, 7, 24)
+    for layer in (block.attention.proj, block.mlp.fc2):
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    return torch.equal(block(x), x)
 
 
-def no_flag(D):
-    value = torch.eye(D)
-    value[0, 0] = 0
-    return value
-
-
-wrong("5.5", "The cls token is in your mean")(lambda D: by_hand(D, far=0.0))
-wrong("5.5", "their scores still depend")(lambda D: MultiHeadAttention(D, 1))
-wrong("5.5", "The cls token gets a weight of 1 ")(lambda D: by_hand(D, far=-30.0))
-wrong("5.5", "The cls token gets a weight of 0.")(lambda D: by_hand(D, far=2.0))
-wrong("5.5", "what they average is not the patches")(lambda D: by_hand(D, proj=2 * torch.eye(D)))
-wrong("5.5", "what they average is not the patches")(lambda D: by_hand(D, bias=1.0))
-wrong("5.5", "what they average is not the patches")(lambda D: by_hand(D, value=torch.zeros(D, D)))
-wrong("5.5", "The cls token is in your mean")(lambda D: by_hand(D, far=0.0, key=torch.eye(D)))
-wrong("5.5", "vitnb.MultiHeadAttention is wanted")(lambda D: nn.MultiheadAttention(D, 1))
-wrong("5.5", "a vitnb.MultiHeadAttention is wanted")(lambda D: torch.eye(D))
-wrong("5.5", "The cls token gets a weight of 0.000")(lambda D: by_hand(D, far=7.5))  # small, and the fault all the same
-right("5.5")(lambda D: by_hand(D, far=9.5))
-
-
-@wrong("5.5", "do not get equal weights")
-@torch.no_grad()
-def almost_equal_weights(D):
-    attention = by_hand(D)
-    attention.qkv.weight[D + 1, 1] = 0.002
-    attention.qkv.bias[1] = 1.0
-    return attention
-
-
-@wrong("5.5", "do not get equal weights")
-def with_another_forward(D):
-    attention = MultiHeadAttention(D, 1)
-    attention.forward = lambda x: x[:, 1:].mean(1, keepdim=True).expand_as(x)
-    return attention
-
-
-class PatchedAttention(MultiHeadAttention):
-    def forward(self, x):
-        return x[:, 1:].mean(1, keepdim=True).expand_as(x)
-
-
-wrong("5.5", "do not get equal weights")(lambda D: PatchedAttention(D, 1))
+wrong("5.4", "Does it look at the shape only?")(lambda Block: Block(24, 3)(torch.randn(2, 7, 24)).shape == (2, 7, 24))
+wrong("5.4", "rejects 3 of 3 right ones")(lambda Block: False)
+wrong("5.4", "has swapped its two norms (which a gain of 1 hides)")(compared(shake=False))
+wrong("5.4", "One of the right ones has dropout: is it off?")(compared(evaluate=False))
+wrong("5.4", "do you leave room for that?")(compared(same=torch.equal))
+wrong("5.4", "lets attention feed the MLP only")(lambda Block: silent(Block) or compared()(Block))
+wrong("5.4", "True or False is wanted")(lambda Block: "yes")
 
 
 # ----------------------------------------------------------------------------------------------------------
 
 
-class UntouchedPool(nn.Module):
-    """The skeleton of exercise 5.2."""
-
-    num_prefix_tokens = 1
-
-    def __init__(self, embed_dim):
-        super().__init__()
-        ...
-
-    def prepend(self, x): ...
-
-    def forward(self, x): ...
+def test_a_token_without_variance_gives_its_bias_and_no_nan():
+    flat = chapter_05._norm_cases()[-1]
+    assert flat[0].var() == 0 and torch.equal(by_var(*flat), flat[2].expand(2, 3, 6))
 
 
-def test_the_untouched_class_is_not_done_yet():
-    assert verdict("5.2", UntouchedPool) == (False, "5.2: not done yet.")
+@pytest.mark.parametrize("kind", clinic.of(PreNormBlock).values())
+def test_wrong_blocks_have_the_names_and_the_shape_and_are_wrong(kind):
+    x, names = torch.randn(2, 7, 24), PreNormBlock(24, 3).state_dict().keys()
+    assert kind(24, 3).state_dict().keys() == names
+    assert kind(24, 3)(x).shape == x.shape
+    assert not against_vitnb(kind) and not against_exercise_2(kind)
 
 
-@pytest.mark.parametrize("kind", clinic.of(ClsToken).values())
-def test_wrong_cls_tokens_have_the_shape_and_are_wrong(kind):
-    x, own = torch.randn(2, 5, 8), kind(8)
-    assert own.prepend(x).shape[1] in (5, 6)
-    assert copy.deepcopy(own)(own.prepend(x)).shape == (2, 8)
-    assert not five_questions(_started(kind))
-
-
-def test_every_wrong_cls_token_needs_a_question():
-    """No single question of the solution sees through all."""
-    kinds = clinic.of(ClsToken).values()
-    assert sum(_depends(_started(kind)) for kind in kinds) < len(kinds)
-
-
-@pytest.mark.parametrize(
-    ("number", "answer"), [("5.3", lambda D: bright(D, query=6.0 * D**0.5)), ("5.5", lambda D: by_hand(D, far=7.9))]
-)
-def test_a_near_miss_gets_the_same_verdict_each_time(number, answer):
-    (text,) = {verdict(number, answer)[1] for _ in range(20)}
-    assert "weight" in text
+def test_silent_branches_see_some_wrong_blocks_only():
+    kinds = clinic.of(PreNormBlock).values()
+    assert 0 < sum(not silent(kind) for kind in kinds) < len(kinds)

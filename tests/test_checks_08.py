@@ -1,294 +1,365 @@
-"""The checks of chapter 8: right answers however written, wrong ones named, predictions measured.
+"""The exercises of chapter 8: right answers however they are written, and wrong ones that people write.
 
-They join the tables of test_checks.py. With their verdicts: pytest tests/test_checks_08.py -k table -s
+They join the tables of test_checks.py, whose tests (hostile answers, skeletons, hints) run on them, too.
 """
 
 import copy
-from functools import reduce
+import math
+import random
+import re
+from dataclasses import replace
 
-import numpy as np
+import pytest
 import torch
-from answers import right, verdict, wrong
+from answers import RIGHT, right, verdict, wrong
 from torch import nn
-from torch.nn import functional as F
 
-from vitnb import MultiHeadAttention, clinic, record_attention
-from vitnb.checks.chapter_08 import CHANGES, ROLLOUTS
-from vitnb.inspection import attention_distance, rollout
+from vitnb import ViT, ViTConfig
+from vitnb.checks import chapter_08
+from vitnb.vit import count_parameters
+from vitnb.weights import TORCHVISION, _rename
 
 # 8.1 ------------------------------------------------------------------------------------------------------
 
 
 @right("8.1")
-def backwards(heard, token):
-    for layer in heard[::-1]:
-        token = layer[token]
-    return token
+def by_formula(c):
+    D, M, K, N = c.embed_dim, round(c.mlp_ratio * c.embed_dim), c.num_classes, c.num_patches
+    cls = 1 if c.global_pool == "cls" else 0
+    table = (N + cls) * D if c.pos_embed == "learned" else 0
+    qkv = 3 * D * D + (3 * D if c.qkv_bias else 0)
+    block = qkv + D * D + D + 2 * D * M + M + D + 4 * D
+    return c.in_chans * c.patch_size**2 * D + D + cls * D + table + c.depth * block + 2 * D + D * K + K
 
 
 @right("8.1")
-def by_matrices(heard, token):
-    T = len(heard[0])
-    return reduce(lambda total, layer: torch.eye(T)[layer] @ total, heard, torch.eye(T))[token].argmax()
+def by_building(c):
+    with torch.device("meta"):
+        return count_parameters(ViT(c))
 
 
 @right("8.1")
-def by_recursion(heard, token):
-    return token if not heard else by_recursion(heard[:-1], heard[-1][token])
+def by_state(c):
+    return sum(t.numel() for t in ViT(c).state_dict().values())
 
 
-wrong("8.1", "Follow it with a finger")(lambda heard, token: -1)
-wrong("8.1", "a number is wanted")(lambda heard, token: [backwards(heard, token)])
-wrong("8.1", "you say")(lambda heard, token: heard[0][token])
+def papers(c):
+    """The formula of the chapter, for the paper's models alone."""
+    return by_formula(replace(c, global_pool="cls", pos_embed="learned", qkv_bias=True))
 
 
-@wrong("8.1", "changes what it is given")
-def pops(heard, token):
-    while heard:
-        token = heard.pop()[token]
-    return token
+def sized(size):
+    """The right count with another size of the MLP."""
+    return lambda c: (
+        by_formula(c)
+        + (size(c.mlp_ratio * c.embed_dim) - round(c.mlp_ratio * c.embed_dim)) * (2 * c.embed_dim + 1) * c.depth
+    )
+
+
+wrong("8.1", "does this model have a cls token")(papers)
+wrong("8.1", "no table of positions to learn")(lambda c: by_formula(replace(c, pos_embed="learned")))
+wrong("8.1", "no bias for queries")(lambda c: by_formula(replace(c, qkv_bias=True)))
+wrong("8.1", "a count is a whole number")(lambda c: float(by_formula(c)))
+wrong("8.1", "a count is a whole number")(sized(lambda size: size))
+wrong("8.1", "one unit less in each block")(sized(int))
+wrong("8.1", "one unit more in each block")(sized(math.ceil))
+wrong("8.1", "With twice the heads")(lambda c: by_formula(c) + (100 if c.num_heads > 3 else 0))
+wrong("8.1", "With patches of 8 x 8")(lambda c: by_formula(replace(c, patch_size=4)))
 
 
 # 8.2 ------------------------------------------------------------------------------------------------------
 
-
-def apart(rows, cols):
-    places = torch.cartesian_prod(torch.arange(rows), torch.arange(cols)).float()
-    return torch.cdist(places, places)
-
-
-@right("8.2")
-def mixed(rows, cols, distance):
-    share = distance / apart(rows, cols).mean()
-    return share / (rows * cols) + (1 - share) * torch.eye(rows * cols)
+WORDS = {
+    "ln_1": "norm1",
+    "ln_2": "norm2",
+    "self_attention.in_proj_": "attention.qkv.",
+    "self_attention.out_proj": "attention.proj",
+    "mlp.0": "mlp.fc1",
+    "mlp.3": "mlp.fc2",
+}
 
 
-@right("8.2")
-def by_the_package(rows, cols, distance):
-    N = rows * cols
-    even = torch.full((1, 1, N, N), 1 / N)
-    share = distance / attention_distance([even], (rows, cols), 0).item()
-    return torch.lerp(torch.eye(N), even[0, 0], share)
+def renamed(words, head="blocks."):
+    def answer(name):
+        name = name.replace("encoder.layers.encoder_layer_", head)
+        for theirs, ours in words.items():
+            name = name.replace(theirs, ours)
+        return name
+
+    return answer
 
 
-@right("8.2")
-def row_by_row(rows, cols, distance):
-    far, N = apart(rows, cols), rows * cols
-    A = torch.zeros(N, N)
-    for n in range(N):
-        share = distance * N * N / far.sum()
-        A[n] = share / N
-        A[n, n] += 1 - share
-    return A
+right("8.2")(renamed(WORDS))
 
 
 @right("8.2")
-def to_the_far_end(rows, cols, distance):
-    far, N = apart(rows, cols), rows * cols
-    A = torch.eye(N)[far.argmax(dim=1)].double()
-    share = distance / (A * far).sum(1).mean()
-    return share * A + (1 - share) * torch.eye(N)
-
-
-@right("8.2")
-def by_bisection(rows, cols, distance):
-    far, low, high = apart(rows, cols).double(), 0.0, 60.0
-    for _ in range(60):
-        A = (-(low + high) / 2 * far).softmax(-1)
-        low, high = (((low + high) / 2), high) if (A * far).sum(1).mean() > distance else (low, (low + high) / 2)
-    return A
-
-
-@wrong("8.2", "It is not the same on every grid")
-def divides_by_n_once(rows, cols, distance):
-    N = rows * cols
-    share = distance * N / apart(rows, cols).sum()
-    return share / N + (1 - share) * torch.eye(N)
-
-
-@wrong("8.2", "along rows and columns")
-def walks(rows, cols, distance):
-    places, N = torch.cartesian_prod(torch.arange(rows), torch.arange(cols)).float(), rows * cols
-    share = distance / torch.cdist(places, places, p=1).mean()
-    return share / N + (1 - share) * torch.eye(N)
-
-
-@wrong("8.2", "with rows and columns exchanged")
-def exchanged(rows, cols, distance):
-    places = torch.cartesian_prod(torch.arange(cols), torch.arange(rows)).float()
-    A = torch.eye(rows * cols)[torch.cdist(places, places).argmax(dim=1)]
-    share = distance / (A * torch.cdist(places, places)).sum(1).mean()
-    return share * A + (1 - share) * torch.eye(rows * cols)
-
-
-wrong("8.2", "a torch tensor is wanted")(lambda rows, cols, distance: mixed(rows, cols, distance).numpy())
-wrong("8.2", "It is not the same on every grid")(
-    lambda rows, cols, distance: (
-        (s := min(distance / 2.01, 1)) / (rows * cols) + (1 - s) * torch.eye(rows * cols)  # fmt: skip
+def by_pieces(name):
+    number, tail = name.removeprefix("encoder.layers.encoder_layer_").split(".", 1)
+    words = {"ln_1": "norm1", "ln_2": "norm2", "mlp.0": "mlp.fc1", "mlp.3": "mlp.fc2"}
+    for theirs, ours in words.items():
+        if tail.startswith(theirs):
+            return f"blocks.{number}.{ours}{tail[len(theirs) :]}"
+    layer, what = (
+        tail.removeprefix("self_attention.").replace("in_proj_", "qkv.").replace("out_proj.", "proj.").split(".")
     )
+    return f"blocks.{number}.attention.{layer}.{what}"
+
+
+right("8.2")(lambda name: next(iter(_rename({name: torch.zeros(1)}, [(b, a) for a, b in TORCHVISION]))))
+
+wrong("8.2", "begin with blocks.")(lambda name: name)
+wrong("8.2", "begin with blocks.")(renamed(WORDS, "block."))
+wrong("8.2", "still torchvision's")(renamed({}))
+wrong("8.2", "piece mlp.3 is still")(renamed({k: v for k, v in WORDS.items() if k != "mlp.3"}))
+wrong("8.2", "A dot is missing")(renamed({**WORDS, "self_attention.in_proj_": "attention.qkv"}))
+wrong("8.2", "two layers of one shape have changed places")(renamed({**WORDS, "ln_1": "norm2", "ln_2": "norm1"}))
+wrong("8.2", "these are not the same layer")(renamed({**WORDS, "mlp.0": "mlp.fc2", "mlp.3": "mlp.fc1"}))
+wrong("8.2", "both become blocks.0.norm1.weight")(renamed({**WORDS, "ln_2": "norm1"}))
+wrong("8.2", "it belongs to block 10, all digits")(
+    lambda name: re.sub(r"(blocks\.\d)\d*", r"\1", RIGHT["8.2"][0](name))
 )
-wrong("8.2", "It hears all alike")(lambda rows, cols, distance: torch.full((rows * cols,) * 2, 1 / (rows * cols)))
-wrong("8.2", "It looks only at itself")(lambda rows, cols, distance: torch.eye(rows * cols))
-wrong("8.2", "your rows sum to 0.00 up to 0.00")(lambda rows, cols, distance: torch.zeros(rows * cols, rows * cols))
-wrong("8.2", "your rows sum to")(lambda rows, cols, distance: mixed(rows, cols, distance) * 2)
-wrong("8.2", "Your columns do.")(
-    lambda rows, cols, distance: torch.rand(rows * cols, rows * cols).softmax(0)  # fmt: skip
-)
-wrong("8.2", "has shape (17, 17)")(lambda rows, cols, distance: mixed(1, rows * cols + 1, distance))
-wrong("8.2", "a softmax gives none below 0")(
-    lambda rows, cols, distance: 2 * torch.eye(rows * cols) - torch.eye(rows * cols).roll(1, 0)
-)
-wrong("8.2", "It is not the same on every grid")(
-    lambda rows, cols, distance: torch.eye(rows * cols)[torch.arange(rows * cols).sub(1).clamp(min=0)]
-)
+wrong("8.2", "it belongs to block 1,")(lambda name: re.sub(r"blocks\.\d+", "blocks.0", RIGHT["8.2"][0](name)))
+wrong("8.2", "a name is wanted")(lambda name: name.split("."))
 
 
 # 8.3 ------------------------------------------------------------------------------------------------------
 
 
-def maps_of(layer, x, parts=(0, 1)):
-    B, T, D = x.shape
-    h = layer.num_heads
-    qkv = F.linear(x, layer.in_proj_weight, layer.in_proj_bias).reshape(B, T, 3, h, D // h).permute(2, 0, 3, 1, 4)
-    return (qkv[parts[0]] @ qkv[parts[1]].mT / (D // h) ** 0.5).softmax(-1)
-
-
-right("8.3")(maps_of)
-right("8.3")(lambda layer, x: layer(x, x, x, need_weights=True, average_attn_weights=False)[1])
+@right("8.3")
+def by_equations(images, patch_embed, cls_token, pos_embed, blocks, norm, head):
+    x = patch_embed(images)
+    z = torch.cat([cls_token.expand(len(x), -1, -1), x], dim=1) + pos_embed
+    for block in blocks:
+        z = z + block.attention(block.norm1(z))
+        z = z + block.mlp(block.norm2(z))
+    return head(norm(z[:, 0]))
 
 
 @right("8.3")
-def by_head(layer, x):
-    q, k, _ = (x @ layer.in_proj_weight.T + layer.in_proj_bias).chunk(3, dim=-1)
-    d = layer.head_dim
-    pairs = zip(q.split(d, dim=-1), k.split(d, dim=-1), strict=True)
-    return torch.stack([F.softmax(torch.einsum("btd,bsd->bts", a, b) * d**-0.5, dim=2) for a, b in pairs], dim=1)
+def by_sequential(images, patch_embed, cls_token, pos_embed, blocks, norm, head):
+    x = patch_embed(images) + pos_embed[:, 1:]
+    first = (cls_token + pos_embed[:, :1]).repeat(images.shape[0], 1, 1)
+    return nn.Sequential(*blocks, norm, head)(torch.hstack([first, x]))[:, 0]
 
 
-wrong("8.3", "though their rows sum to 1")(lambda layer, x: maps_of(layer, x, parts=(1, 2)))
-wrong("8.3", "the mean over the heads")(lambda layer, x: layer(x, x, x)[1])
-wrong("8.3", "a tuple of 2")(lambda layer, x: layer(x, x, x, average_attn_weights=False))
-wrong("8.3", "is the return missing?")(lambda layer, x: layer(x, x, x, need_weights=False)[1])
-wrong("8.3", "is wanted")(lambda layer, x: maps_of(layer, x)[0])
+wrong("8.3", "one row a token")(
+    lambda images, embed, cls, pos, blocks, norm, head: head(torch.cat([cls.expand(3, -1, -1), embed(images)], dim=1))
+)
+wrong("8.3", "Compare step by step")(lambda *parts: 2 * by_equations(*parts))
+
+
+@wrong("8.3", "Sizes of tensors must match")
+def one_token_for_all(images, patch_embed, cls_token, pos_embed, blocks, norm, head):
+    return torch.cat([cls_token, patch_embed(images)], dim=1)
 
 
 # 8.4 ------------------------------------------------------------------------------------------------------
 
-right("8.4")(lambda what: CHANGES[what])
-right("8.4")(
-    lambda what: [
-        np.bool_(what in ("double queries", "shift queries")),
-        what not in ("double queries, halve keys", "shift keys"),
-    ]
-)
-wrong("8.4", "neither can change it")(lambda what: (True, True))
-wrong("8.4", "Somewhere you have a new map with the old output")(lambda what: (True, False))
-wrong("8.4", "multiply out")(lambda what: (True, True) if what == "shift keys" else CHANGES[what])
-wrong("8.4", "multiply out")(lambda what: (True, True) if "halve" in what else CHANGES[what])
-wrong("8.4", "what is the same along a row?")(lambda what: (False, False) if "shift" in what else CHANGES[what])
-wrong("8.4", "5 of 6 predictions agree with the layer. Ask of each")(
-    lambda what: (False, False) if "values" in what else CHANGES[what]
-)
-wrong("8.4", "a pair (map, output)")(lambda what: True)
-wrong("8.4", "True or False is wanted")(lambda what: ("yes", "no"))
+
+def grown(model, **changes):
+    new = ViT(replace(model.config, depth=model.config.depth + 1, **changes))
+    new.load_state_dict(model.state_dict(), strict=False)
+    return new
 
 
-def test_the_predictions_are_what_a_layer_does():
-    torch.manual_seed(0)
-    layer, x, s = MultiHeadAttention(12, 3), torch.randn(2, 7, 12), torch.randn(12)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn(parameter.shape) * 0.5)
+@right("8.4")
+@torch.no_grad()
+def silent_ends(model):
+    new = grown(model)
+    for part in (new.blocks[-1].attention.proj, new.blocks[-1].mlp.fc2):
+        part.weight.zero_()
+        part.bias.zero_()
+    return new
 
-    def changed(change):
-        other = copy.deepcopy(layer)
-        parts = [[p[12 * n : 12 * n + 12] for p in (other.qkv.weight.data, other.qkv.bias.data)] for n in range(3)]
-        change(other, *parts)
-        with torch.no_grad(), record_attention(nn.ModuleList([layer, other])) as maps:
-            outs = layer(x), other(x)
-        return tuple(not torch.allclose(a, b, atol=1e-4) for a, b in (maps, outs))
 
-    def times(parts, factor):
-        for part in parts:
-            part *= factor
+@right("8.4")
+def silent_first_block(model):
+    new = ViT(replace(model.config, depth=model.config.depth + 1))
+    fresh = copy.deepcopy(new.blocks[0])
+    new.blocks = nn.ModuleList([fresh, *copy.deepcopy(model.blocks)])
+    for name in ("patch_embed", "pool", "positions", "norm", "head"):
+        setattr(new, name, copy.deepcopy(getattr(model, name)))
+    for part in (fresh.attention.proj, fresh.mlp.fc2):
+        nn.init.zeros_(part.weight)
+        nn.init.zeros_(part.bias)
+    return new
 
-    def swap_heads(layer, *_):
-        layer.proj.weight.data = layer.proj.weight.data[:, [4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11]]
 
-    measured = {
-        "double queries": changed(lambda layer, q, k, v: times(q, 2)),
-        "double queries, halve keys": changed(lambda layer, q, k, v: (times(q, 2), times(k, 0.5))),
-        "double values": changed(lambda layer, q, k, v: times(v, 2)),
-        "shift keys": changed(lambda layer, q, k, v: k[1].add_(s)),
-        "shift queries": changed(lambda layer, q, k, v: q[1].add_(s)),
-        "swap two heads in proj": changed(swap_heads),
-    }
-    assert measured == CHANGES
+@right("8.4")
+def silent_norms(model):
+    new = grown(model)
+    for norm in (new.blocks[-1].norm1, new.blocks[-1].norm2):
+        nn.init.zeros_(norm.weight)  # the biases of a new block are zero already
+    return new
+
+
+wrong("8.4", "still adds something")(grown)
+wrong("8.4", "a ViT is wanted")(lambda model: nn.Sequential(model))
+wrong("8.4", "becomes one of 2 with")(copy.deepcopy)
+
+
+@wrong("8.4", "can never learn")
+@torch.no_grad()
+def all_zero(model):
+    new = grown(model)
+    for p in new.blocks[-1].parameters():
+        p.zero_()
+    return new
+
+
+@wrong("8.4", "a block has two")
+@torch.no_grad()
+def one_branch(model):
+    new = silent_ends(model)
+    nn.init.xavier_uniform_(new.blocks[-1].attention.proj.weight)
+    return new
+
+
+@wrong("8.4", "have a bias")
+@torch.no_grad()
+def keeps_the_biases(model):
+    new = silent_ends(model)
+    nn.init.normal_(new.blocks[-1].mlp.fc2.bias)  # a constant would be invisible behind the last norm
+    return new
+
+
+@wrong("8.4", "is a copy of an old one")
+def copies_the_last(model):
+    new = grown(model)
+    new.blocks[-1].load_state_dict(model.blocks[-1].state_dict())
+    return new
+
+
+@wrong("8.4", "Are all old weights")
+@torch.no_grad()
+def forgets_the_weights(model):
+    new = ViT(replace(model.config, depth=model.config.depth + 1))
+    nn.init.zeros_(new.blocks[-1].attention.proj.weight)
+    nn.init.zeros_(new.blocks[-1].mlp.fc2.weight)
+    return new
+
+
+@wrong("8.4", "share its weights")
+def freezes(model):
+    new = silent_ends(model)
+    new.blocks[-1].requires_grad_(False)
+    return new
+
+
+@wrong("8.4", "shares weights with the old one")
+def keeps_the_old_blocks(model):
+    new = silent_ends(model)
+    new.blocks = nn.ModuleList([*model.blocks, new.blocks[-1]])
+    return new
+
+
+@wrong("8.4", "shares weights with the old one")
+def keeps_the_old_numbers(model):
+    new = silent_ends(model)
+    new.head.weight.data = model.head.weight.data
+    return new
+
+
+@wrong("8.4", "has dropout = 0.1, the old one 0.0: only depth grows")
+def drops_units(model):
+    new = silent_ends(model)
+    again = ViT(replace(new.config, dropout=0.1))
+    again.load_state_dict(new.state_dict())
+    return again
+
+
+@wrong("8.4", "still adds something")
+def lies_about_its_logits(model):
+    new = grown(model)
+    new.forward = copy.deepcopy(model).forward
+    return new
+
+
+@wrong("8.4", "changes what it is given")
+def appends(model):
+    model.blocks.append(copy.deepcopy(model.blocks[0]))
+    return model
 
 
 # 8.5 ------------------------------------------------------------------------------------------------------
 
-
-def some_maps(B=2, h=3, T=5, layers=3):
-    return [torch.randn(B, h, T, T).softmax(-1) for _ in range(layers)]
+SMALL = ViTConfig(img_size=(8, 12), depth=3, embed_dim=24)
 
 
-@right("8.5")
-def runs_the_network(function):
-    maps = some_maps()
-    tokens = x = torch.randn(2, 5, 4)
-    for weights in maps:
-        x = 0.5 * (x + weights.mean(1) @ x)
-    return torch.allclose(function(maps) @ tokens, x, atol=1e-4)
+def counts(build, config=SMALL):
+    return sum(p.numel() for p in build(config).parameters()) == by_formula(config)
 
 
-@right("8.5")
-def compares(function):
-    maps = some_maps(B=3, h=2, T=7, layers=4)
-    return function(maps).sub(rollout(maps)).abs().max() < 1e-5
+def moves(build, config=SMALL):
+    model = build(config)
+    model(torch.randn(2, 1, 8, 12)).sum().backward()
+    return all(p.grad is not None and p.grad.any() for p in model.parameters())
+
+
+right("8.5")(lambda build: counts(build) and moves(build))
 
 
 @right("8.5")
-def with_one_layer_and_with_more(function):
-    return all(torch.allclose(function(m := some_maps(layers=L)), rollout(m), atol=1e-4) for L in (1, 3))
+def by_training(build):
+    """A step of an optimizer moves every parameter, and they are as many as they should be."""
+    config = ViTConfig(depth=2)
+    model = build(config)
+    before = [p.detach().clone() for p in model.parameters()]
+    images, labels = torch.randn(4, 1, 28, 28), torch.arange(4)
+    nn.functional.cross_entropy(model(images), labels).backward()
+    torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0).step()
+    moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
+    return all(moved) and sum(p.numel() for p in model.parameters()) == count_parameters(ViT(config))
 
 
-wrong("8.5", "lets 10 of 10 wrong ones through, for example a rollout that leaves the residual path out. Does it look")(
-    lambda function: function(some_maps()).shape == (2, 5, 5)
+@right("8.5")
+@torch.no_grad()
+def by_changing(build):
+    """Whoever changes a parameter that is used changes the logits; and they are as many as they should be."""
+    model, images = build(SMALL), torch.randn(2, 1, 8, 12)
+    for parameter in model.parameters():
+        before = model(images)
+        parameter += torch.randn_like(parameter)
+        if torch.equal(model(images), before):
+            return False
+    return counts(build)
+
+
+@wrong("8.5", "lets 1 of 10 wrong ones through, for example one that multiplies its position table by 0")
+def asks_for_any_gradient(build):
+    model = build(SMALL)
+    model(torch.randn(2, 1, 8, 12)).sum().backward()
+    return counts(build) and all(p.grad is not None for p in model.parameters())
+
+
+wrong("8.5", "lets 4 of 10 wrong ones through, for example one that calls blocks that are not its own")(counts)
+wrong("8.5", "ones through, for example one that keeps its blocks in a Python list")(moves)
+wrong("8.5", "rejects 0 of 3 right models and lets 10 of 10")(
+    lambda build: build(SMALL)(torch.randn(2, 1, 8, 12)).shape == (2, 10)
 )
-wrong("8.5", "rejects 4 of 4 right ones and lets 0")(lambda function: False)
-wrong("8.5", "a rollout that leaves the residual path out")(
-    lambda function: bool(torch.allclose(function(some_maps()).sum(-1), torch.ones(2, 5)))
-)
-wrong("8.5", "for example a rollout that leaves the residual path out")(
-    lambda function: torch.allclose(function([torch.eye(5).expand(2, 3, 5, 5)] * 3), torch.eye(5).expand(2, 5, 5))
-)
-wrong("8.5", "a rollout that multiplies in the wrong order")(
-    lambda f: torch.allclose(f(m := some_maps(layers=1) * 3), rollout(m), atol=1e-4)
-)
-wrong("8.5", "a rollout that uses the first head alone")(
-    lambda f: torch.allclose(f(m := some_maps(h=1)), rollout(m), atol=1e-4)
-)
-wrong("8.5", "a rollout that mixes the images of a batch")(
-    lambda f: torch.allclose(f(m := some_maps(B=1)), rollout(m), atol=1e-4)
-)
-wrong("8.5", "allow for rounding")(lambda f: torch.equal(f(m := some_maps(layers=6)), rollout(m)))
-wrong("8.5", "True or False is wanted")(lambda function: "yes")
-wrong("8.5", "raises TypeError")(lambda function: function(torch.eye(3), torch.eye(3)))
+wrong("8.5", "rejects 3 of 3 right models and lets 0 of 10 wrong ones through. Does it ever say True?")(lambda b: False)
+wrong("8.5", "Even the book's own ViT is rejected")(lambda build: not counts(build))
+wrong("8.5", "True or False is wanted")(lambda build: count_parameters(build(SMALL)))
+
+
+@wrong("8.5", "may use other names")
+def by_names(build):
+    names = {n for n, _ in build(SMALL).named_parameters()}
+    return names == {n for n, _ in ViT(SMALL).named_parameters()}
 
 
 # ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_untouched_prediction_is_not_done_yet():
-    assert verdict("8.4", lambda what: dict.fromkeys(CHANGES, ...)[what]) == (False, "8.4: not done yet.")
-    assert verdict("8.4", lambda what: (..., ...)) == (False, "8.4: not done yet.")
+def test_the_prediction_is_answered():
+    assert (
+        "From /16 to /32, ViT-B has +1,656,576 parameters; from /8 to /16 it has -9,216."
+        in verdict("8.1", by_formula)[1]
+    )
 
 
-def test_right_rollouts_are_right_and_wrong_ones_are_not():
-    maps = some_maps()
-    for function in ROLLOUTS.values():
-        torch.testing.assert_close(function(maps), rollout(maps))
-    for symptom, function in clinic.of(rollout).items():
-        assert function(maps).shape == (2, 5, 5), symptom
-        assert (function(maps) - rollout(maps)).abs().max() > 1e-3, symptom
+@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize("message", chapter_08.MISCOUNTS)
+def test_no_miscount_is_taken_for_another(place, message, monkeypatch):
+    monkeypatch.setattr(random.Random, "choice", lambda self, options: options[place])
+    assert message in verdict("8.1", chapter_08.MISCOUNTS[message])[1]

@@ -16,7 +16,7 @@ from vitnb import ViT, ViTConfig, inspection, record_attention
 from vitnb.figures import AttentionExplorer
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, TWO = "book/03-attention.html", "book/08-looking-inside.html"
+PAGE, TWO = "book/03-attention.html", "book/11-looking-inside.html"
 MEAN, STD = 0.286, 0.353  # of Fashion-MNIST, as vitnb.data has them
 
 

@@ -1,4 +1,4 @@
-"""BlockDiagram: in Python against torch, and in the page of chapter 04 against the stored trainings."""
+"""BlockDiagram: in Python against torch, and in the page of chapter 05 against the stored trainings."""
 
 import re
 
@@ -14,7 +14,7 @@ from vitnb.clinic.wire import NormaliseThenAdd
 from vitnb.figures import BlockDiagram
 from vitnb.figures.block_diagram import SandwichBlock, stack
 
-PAGE = "book/04-pre-norm-post-norm.html"
+PAGE = "book/05-pre-norm-post-norm.html"
 WIRINGS = ["pre-norm", "post-norm", "normalise, then add", "sandwich"]
 
 

@@ -1,4 +1,4 @@
-"""CostExplorer: in Python against PyTorch's counter, and in the page of chapter 10 against Python."""
+"""CostExplorer: in Python against PyTorch's counter, and in the page of chapter 13 against Python."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from vitnb import ViT, ViTConfig, record_attention
 from vitnb.figures import CostExplorer
 
-PAGE = "book/10-scale.html"
+PAGE = "book/13-scale.html"
 SMALL = ViTConfig(img_size=32, patch_size=4, embed_dim=64, depth=2, num_heads=2, mlp_ratio=4.0, global_pool="mean")
 
 

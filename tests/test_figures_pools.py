@@ -16,7 +16,7 @@ from vitnb import ViT, ViTConfig, record_attention
 from vitnb.figures import PoolExplorer
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = "book/05-cls-token.html"
+PAGE = "book/07-cls-token.html"
 IMAGES = torch.rand(2, 3, 8, 12, generator=torch.Generator().manual_seed(0))
 
 

@@ -15,7 +15,7 @@ from vitnb.quizzes import QUIZZES, quiz
 
 ROOT = Path(__file__).resolve().parents[1]
 [*CHAPTERS] = ((number, *(ROOT / "book").glob(f"{number}-*.ipynb")) for number in QUIZZES)
-PAGE, ASKED = "book/05-cls-token.html", QUIZZES["05"]
+PAGE, ASKED = "book/07-cls-token.html", QUIZZES["07"]
 ANSWERS = {"one": "It is two.", "two": "One and one."}
 
 
@@ -42,14 +42,14 @@ def test_what_was_checked_can_be_set():
 
 
 def test_where_no_script_runs_it_asks_and_does_not_answer():
-    text = repr(quiz("05"))
+    text = repr(quiz("07"))
     for question in ASKED:
         said = re.sub(r"\s+", " ", text)
         assert question.text in said and all(answer in said for answer in question.answers)
         assert not any(feedback in said for feedback in question.answers.values())
-    picture = quiz("05")._repr_mimebundle_()[0]["image/png"]
+    picture = quiz("07")._repr_mimebundle_()[0]["image/png"]
     assert base64.b64decode(picture).startswith(b"\x89PNG")
-    assert picture == quiz("05")._repr_mimebundle_()[0]["image/png"] != quiz("06")._repr_mimebundle_()[0]["image/png"]
+    assert picture == quiz("07")._repr_mimebundle_()[0]["image/png"] != quiz("08")._repr_mimebundle_()[0]["image/png"]
 
 
 @pytest.mark.parametrize(

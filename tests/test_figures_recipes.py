@@ -1,4 +1,4 @@
-"""RecipeExplorer: in Python, and in the page of chapter 07 against numpy on the stored runs."""
+"""RecipeExplorer: in Python, and in the page of chapter 10 against numpy on the stored runs."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ from scipy import stats
 from vitnb import data
 from vitnb.figures import RecipeExplorer
 
-PAGE = "book/07-training.html"
+PAGE = "book/10-recipes.html"
 CURVES = ("losses", "train_accuracy_by_epoch", "test_accuracy_by_epoch")
 
 

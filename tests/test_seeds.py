@@ -271,8 +271,8 @@ def test_exercise_2_the_cls_token_stays_and_the_patches_are_averaged():
     assert not torch.allclose(out["logits"], before, atol=1e-2)
     nn.init.normal_(model.pool.token)  # and it takes part: the patches attend to it
     assert not torch.allclose(model(images), out["logits"], atol=1e-3)
-    assert check("5.2", PatchMean)
-    assert not check("5.2", lambda embed_dim: MeanPool())
+    assert check("7.2", PatchMean)
+    assert not check("7.2", lambda embed_dim: MeanPool())
 
 
 # --- the parts, as the first draft and the slides have them ---
@@ -353,7 +353,7 @@ def test_table_1_of_the_paper(preset, layers, width, mlp, heads, millions):
         model = ViT(getattr(ViTConfig, preset)())
     c = model.config
     assert (c.depth, c.embed_dim, model.blocks[0].mlp.fc1.out_features, c.num_heads) == (layers, width, mlp, heads)
-    assert abs(count_parameters(model) / 1e6 - millions) < 3  # the paper rounds; chapter 6 says how
+    assert abs(count_parameters(model) / 1e6 - millions) < 3  # the paper rounds; chapter 8 says how
 
 
 # --- the notebook that reshapes and multiplies ---
@@ -472,8 +472,9 @@ def source(key: str, chapter: str) -> Place:
 
 
 # The chapters by what they are about: their file names may change.
-PATCHES, POSITIONS, ATTENTION, BLOCKS = "01-patchify", "02-positions", "03-attention", "04-pre-norm-post-norm"
-POOLING, VIT, TRAINING = "05-cls-token", "06-vit", "07-training"
+PATCHES, POSITIONS, ATTENTION, HEADS = "01-patchify", "02-positions", "03-attention", "04-heads"
+BLOCKS, DEPTH, POOLING, VIT = "05-pre-norm-post-norm", "06-depth", "07-cls-token", "08-vit"
+TRAINING, RECIPES = "09-training", "10-recipes"
 
 # What the figure of the architecture shows: an image in patches, cls in front, n blocks, the answer from cls.
 ARCHITECTURE = [
@@ -503,16 +504,16 @@ WHOLE = [
 ]
 TEXTBOOK = [
     importable("vitnb.textbook.textbook_vit"),
-    cell(f"{TRAINING}:textbook-model", r"img_size=96.*patch_size=16.*embed_dim=512.*depth=2.*num_heads=8"),
-    cell(f"{TRAINING}:textbook-same", r"6_457_866.*torch\.equal"),
+    cell(f"{RECIPES}:textbook-model", r"img_size=96.*patch_size=16.*embed_dim=512.*depth=2.*num_heads=8"),
+    cell(f"{RECIPES}:textbook-same", r"6_457_866.*torch\.equal"),
 ]
 TRAINING_RUN = [
     *TEXTBOOK,
     importable("vitnb.data.load"),
     importable("vitnb.training.fit"),
-    cell(f"{TRAINING}:textbook-image", r"resize\(boot, \[96, 96\]\)"),
-    cell(f"{TRAINING}:textbook-code", r'data\.result\("textbook"\)'),
-    cell(f"{TRAINING}:textbook-figure", r"axis\.plot"),
+    cell(f"{RECIPES}:textbook-image", r"resize\(boot, \[96, 96\]\)"),
+    cell(f"{RECIPES}:textbook-code", r'data\.result\("textbook"\)'),
+    cell(f"{RECIPES}:textbook-figure", r"axis\.plot"),
     result("textbook", "test_accuracy_by_epoch"),
     result("ladder", "the textbook"),
 ]
@@ -538,10 +539,10 @@ SEEDS = {
         cell("jax:grid-proof", r"assert .*max\(found\.values\(\)\) < 1e-5"),
     ],
     "1 introduction: attention instead of convolution": [
-        source("ramachandran2019stand", ATTENTION),
-        source("cordonnier2020relationship", ATTENTION),
+        source("ramachandran2019stand", HEADS),
+        source("cordonnier2020relationship", HEADS),
         source("dosovitskiy2021image", VIT),
-        source("devlin2019bert", BLOCKS),
+        source("devlin2019bert", DEPTH),
         source("vaswani2017attention", ATTENTION),
     ],
     "1 figure: the architecture": ARCHITECTURE,
@@ -557,7 +558,7 @@ SEEDS = {
     "1 class ViTMLP, JAX": [
         cell("jax:model-mlp", r"class MLP\(nnx\.Module\).*drop\(self\.activation.*drop\(self\.fc2")
     ],
-    "1 pre-norm against post-norm": [*PRE_NORM, *POST_NORM, source("xiong2020layer", BLOCKS), result("norms", "arms")],
+    "1 pre-norm against post-norm": [*PRE_NORM, *POST_NORM, source("xiong2020layer", DEPTH), result("norms", "arms")],
     "1 class ViTBlock, PyTorch": PRE_NORM,
     "1 class ViTBlock, JAX": [cell("jax:model-blocks", r"class PreNormBlock.*self\.norm1\(x\)")],
     "1 run of ViTBlock: the shape stays": [cell("index:d7780ce6", r"forward_intermediates")],
@@ -572,7 +573,7 @@ SEEDS = {
         cell("jax:twenty-run", r"fashion_mnist"),
         result("jax_step", "96/16 512x2"),
     ],
-    "1 discussion: against a CNN": [cell(f"{TRAINING}:cnn-figure", r"errorbar|spread|plot"), result("cnn", "CNN")],
+    "1 discussion: against a CNN": [cell(f"{RECIPES}:cnn-figure", r"errorbar|spread|plot"), result("cnn", "CNN")],
     "1 discussion: equivariance and locality": [cell(f"{POSITIONS}:afb64289", r"equivariant")],
     "1 discussion: DeiT": [source("touvron2021training", VIT)],
     "1 discussion: quadratic in tokens": [cell(f"{PATCHES}:728675d8", r"4 \* N\*\*2 \* D")],
@@ -582,14 +583,14 @@ SEEDS = {
         importable("vitnb.figures.CostExplorer"),
     ],
     "1 exercise 2: the average of the patches": [
-        exercise("5.2", r"average.*patches"),
+        exercise("7.2", r"average.*patches"),
         cell(f"{POOLING}:12a8ff8f", r"train\("),
         result("pools", "patch mean"),
     ],
     "1 exercise 3: better hyper-parameters": [
-        cell(f"{TRAINING}:ladder-figure", r"rungs"),
-        cell(f"{TRAINING}:8fa0a5b8", r"Exercise 7\.5: a better recipe"),
-        cell(f"{TRAINING}:21239ebd", r"# change me"),
+        cell(f"{RECIPES}:ladder-figure", r"rungs"),
+        cell(f"{RECIPES}:8fa0a5b8", r"Exercise 10\.1: a better recipe"),
+        cell(f"{RECIPES}:21239ebd", r"# change me"),
         result("five_minutes", "test_accuracy"),
     ],
     # the slides: each has one here, with the chapter's own cell on it
@@ -607,8 +608,8 @@ SEEDS = {
     "2 slide: the contract": [slide("A contract: the shape does not change", f"{VIT}:16c009b3")],
     "2 slide: the whole ViT": [slide("The whole model", f"{VIT}:3918a267")],
     "2 slide: training": [
-        slide("Training: the textbook's recipe", f"{TRAINING}:textbook-image", f"{TRAINING}:textbook-code"),
-        slide("Does it beat a CNN?", f"{TRAINING}:cnn-figure"),
+        slide("Training: the textbook's recipe", f"{RECIPES}:textbook-image", f"{RECIPES}:textbook-code"),
+        slide("Does it beat a CNN?", f"{RECIPES}:cnn-figure"),
     ],
     "2 slide: recap": [slide("What to remember")],
     # a learner's ViT-Base
@@ -681,8 +682,8 @@ MISTAKES = {
         cell(f"{POSITIONS}:908c1284", r"std in \(0\.02, 1\.0\)"),
         result("positions", "accuracy"),
     ],
-    "0: plain SGD": [result("recipes", "plain SGD, rate 0.1"), cell(f"{TRAINING}:recipe-figure", r"RecipeExplorer")],
-    "0: hours of training": [cell(f"{TRAINING}:textbook-code", r"minutes")],
+    "0: plain SGD": [result("recipes", "plain SGD, rate 0.1"), cell(f"{RECIPES}:recipe-figure", r"RecipeExplorer")],
+    "0: hours of training": [cell(f"{RECIPES}:textbook-code", r"minutes")],
     "0: sizes that do not divide": [
         cell(f"{PATCHES}:4bda0db6", r"96:"),
         cell(f"{PATCHES}:49dbcd37", r"ValueError"),
@@ -697,21 +698,21 @@ MISTAKES = {
     "1: a check that is fed zeros": [cell(f"{PATCHES}:a3d5fb81", r"scrambled")],
     "1: where dropout acts is not said": [cell(f"{VIT}:99f5e2b1", r"1 \+ 12 \* 3")],
     "3: attention over the batch": [
-        cell(f"{ATTENTION}:2dac5ade", r"class Crossed"),
+        cell(f"{HEADS}:2dac5ade", r"class Crossed"),
         cell(f"{VIT}:3659bf76", r"class BatchForSequence"),
     ],
     "3: parameters made in forward": [cell(f"{POOLING}:9ba12eca", r"MadeInForward")],
     "3: one token for each place in the batch": [cell(f"{POOLING}:0535de55", r"per_place")],
-    "3: softmax in the model": [exercise("7.2", r"softmax"), cell(f"{TRAINING}:483b153b", r"floor")],
+    "3: softmax in the model": [exercise("9.2", r"softmax"), cell(f"{TRAINING}:483b153b", r"floor")],
     "3: ReLU for GELU": [cell(f"{BLOCKS}:049812f0", r"relu")],
     "3: 768 because 16 * 16 * 3": [cell(f"{VIT}:5000da83", r"for p in \(14, 16, 32\)")],
     "3: never trained": [cell(f"{TRAINING}:462fc39d", r"few\[:16\]")],
-    "3: a batch of one": [cell(f"{ATTENTION}:batch-of-one-test", r"for B in \(1, 2\)")],
+    "3: a batch of one": [cell(f"{HEADS}:batch-of-one-test", r"for B in \(1, 2\)")],
     "4: cls last, read first": [cell(f"{POOLING}:dd5ba04c", r"LastReadFirst")],
-    "4: names from outside": [cell(f"{VIT}:names-outside", r"def taken_from_outside"), exercise("6.5", r"name")],
+    "4: names from outside": [cell(f"{VIT}:names-outside", r"def taken_from_outside"), exercise("8.5", r"name")],
     "4: no token selected": [cell(f"{VIT}:no-token-test", r"def gives_one_vector_an_image")],
-    "4: no bias in any map": [cell(f"{ATTENTION}:proj-bias-count", r"4 \* 512\*\*2")],
-    "4: no last norm": [cell(f"{BLOCKS}:b9c8e26d", r"\.norm\)")],
+    "4: no bias in any map": [cell(f"{HEADS}:proj-bias-count", r"4 \* 512\*\*2")],
+    "4: no last norm": [cell(f"{DEPTH}:b9c8e26d", r"\.norm\)")],
     "4: masks that images do not need": [cell(f"{ATTENTION}:mask-code", r"valid_lens.*masked_fill.*softmax")],
 }
 

@@ -92,7 +92,7 @@ def two(tmp_path_factory) -> Path:
     """Two processes train, then run what the chapter on scale shows: the folder of their results."""
     folder = tmp_path_factory.mktemp("two")
     (folder / "chapter.py").write_text(chapters_program())
-    block = block_of_chapter_10("from torch.distributed.fsdp import fully_shard")
+    block = block_of_chapter_13("from torch.distributed.fsdp import fully_shard")
     (folder / "sharded.py").write_text(SHARDED.format(block=block))
     torchrun(folder, TWO, 2)
     return folder
@@ -166,9 +166,9 @@ def test_a_batch_that_cannot_be_shared_is_refused(three):
     assert not (three / "refused.pt").exists()
 
 
-def block_of_chapter_10(first_line: str) -> str:
+def block_of_chapter_13(first_line: str) -> str:
     """The block of code in the chapter's text that begins with this line."""
-    cells = json.loads((ROOT / "book" / "10-scale.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((ROOT / "book" / "13-scale.ipynb").read_text(encoding="utf-8"))["cells"]
     text = "".join("".join(cell["source"]) for cell in cells)
     (block,) = re.findall(rf"```\n({re.escape(first_line)}\n.*?)```", text, re.DOTALL)
     return block
@@ -177,7 +177,7 @@ def block_of_chapter_10(first_line: str) -> str:
 def chapters_program() -> str:
     """The program that the chapter shows, for a CPU and one epoch; without a network it takes the digits."""
     program, moved = re.subn(
-        r"^model\.to.*leave this out on a CPU\n", "", block_of_chapter_10("# train.py"), flags=re.MULTILINE
+        r"^model\.to.*leave this out on a CPU\n", "", block_of_chapter_13("# train.py"), flags=re.MULTILINE
     )
     program, shorter = re.subn(r"epochs=\d+", "epochs=1", program)
     assert moved == shorter == 1

@@ -12,13 +12,13 @@ import mending
 import pytest
 import torch
 from answers import verdict
-from test_checks_09 import OWN, equals_a_right_model, family, seeing
+from test_checks_12 import OWN, equals_a_right_model, family, seeing
 from torch import nn
 from torch.nn import functional as F
 
 from vitnb import MultiHeadAttention, ViT, ViTConfig, clinic, record_attention
-from vitnb.checks import chapter_09, mends
-from vitnb.checks.chapter_09 import IN_A_MODEL
+from vitnb.checks import chapter_12, mends
+from vitnb.checks.chapter_12 import IN_A_MODEL
 from vitnb.checks.engine import Wrong
 from vitnb.clinic import _ward
 
@@ -259,19 +259,19 @@ EVERY_PATIENT = pytest.mark.parametrize("number", range(1, len(_ward.NUMBERED) +
 def test_every_patient_of_the_register_has_its_check(number):
     fault = _ward.NUMBERED[number - 1]
     first, second = mending.MENDS[fault]
-    said, text = verdict("9.4", lambda: (number, [(family(number), seeing(number), first)]))
+    said, text = verdict("12.4", lambda: (number, [(family(number), seeing(number), first)]))
     assert said, text
     another = clinic.TESTS[max(clinic.FAULTS[fault].seen_by)]  # written otherwise
-    said, text = verdict("9.4", lambda: (number, [(family(number), another, second)]))
+    said, text = verdict("12.4", lambda: (number, [(family(number), another, second)]))
     assert said, text
     elsewhere = next(f for f in clinic.FAMILIES if f not in _ward.REGISTER[fault].families)
-    said, text = verdict("9.4", lambda: ([number], [(elsewhere, seeing(number), first)]))
+    said, text = verdict("12.4", lambda: ([number], [(elsewhere, seeing(number), first)]))
     assert not said and f"its fault does not stand in '{elsewhere}'" in text
     for named in (family(number), elsewhere):  # no family is found by guessing
-        said, text = verdict("9.4", lambda named=named: (number, [(named, lambda model: True, first)]))
+        said, text = verdict("12.4", lambda named=named: (number, [(named, lambda model: True, first)]))
         assert not said and "Its family is looked at when the test is right" in text
     assert not [name for name in IN_A_MODEL if f" {name} " in text and " " in name]
-    said, text = verdict("9.4", lambda: (number, [(family(number), equals_a_right_model, first)]))
+    said, text = verdict("12.4", lambda: (number, [(family(number), equals_a_right_model, first)]))
     assert not said and "too broad" in text, text
 
 
@@ -279,7 +279,7 @@ def of_mend(number, mend):
     """What is said of a mend on one config, or nothing."""
     fault = _ward.NUMBERED[number - 1]
     try:
-        mends.mend_it(mend, fault, next(iter(chapter_09._configs(fault).values())))
+        mends.mend_it(mend, fault, next(iter(chapter_12._configs(fault).values())))
     except Wrong as wrong:
         return str(wrong)
     return ""
@@ -349,14 +349,14 @@ def test_mends_of_some_patients_have_traps_of_their_own():
 def test_the_round_uses_sizes_of_its_own():
     known = CONFIG, _ward.CONFIG  # the chapter's, heads aside, and the ward's
     for fault in _ward.NUMBERED:
-        for config in [*chapter_09._configs(fault).values(), *chapter_09.ROUND_FORMS.values()]:
+        for config in [*chapter_12._configs(fault).values(), *chapter_12.ROUND_FORMS.values()]:
             for other in known:
                 assert config.img_size != other.img_size and config.in_chans != other.in_chans
                 assert config.embed_dim != other.embed_dim and config.num_classes != other.num_classes
 
 
 def test_all_patients_of_the_six_tests_are_those_of_the_register():
-    said, text = verdict("9.5", lambda: OWN)
+    said, text = verdict("12.5", lambda: OWN)
     assert said and "all 26 patients of the register among them" in text
 
 

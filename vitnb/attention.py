@@ -1,4 +1,4 @@
-"""Chapter 3: tokens that look at each other."""
+"""Chapters 3 and 4: tokens that look at each other."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

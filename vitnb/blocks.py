@@ -1,4 +1,4 @@
-"""Chapter 4: the block, and where its norms stand."""
+"""Chapter 5: the block, and where its norms stand."""
 
 from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""Pictures for the book: Fashion-MNIST, the handwritten digits, one photograph (chapter 07).
+"""Pictures for the book: Fashion-MNIST, the handwritten digits, one photograph (chapter 09).
 
 A dataset is four tensors. Images stay uint8, one byte a pixel, on the device
 of the model; they are augmented and normalised there, a whole batch at once.

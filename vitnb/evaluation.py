@@ -1,4 +1,4 @@
-"""How good a model is: the numbers of a training, and of a test (chapter 07)."""
+"""How good a model is: the numbers of a training, and of a test (chapter 09)."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any

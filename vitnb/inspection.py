@@ -1,4 +1,4 @@
-"""Chapter 8: what a trained model shows of itself, and what it does not."""
+"""Chapter 11: what a trained model shows of itself, and what it does not."""
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy

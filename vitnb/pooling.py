@@ -1,4 +1,4 @@
-"""Chapter 5: from many tokens to one vector.
+"""Chapter 7: from many tokens to one vector.
 
 Every pooling has two ends: prepend adds what it needs before the blocks,
 forward reads one vector from the tokens after them.

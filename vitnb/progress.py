@@ -1,4 +1,4 @@
-"""Callbacks of a training: a progress line and a live curve (chapter 07).
+"""Callbacks of a training: a progress line and a live curve (chapter 09).
 
 In a notebook both redraw one output in place, and their last state holds no
 time of day and no speed: running the notebook again leaves the same bytes.

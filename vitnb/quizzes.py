@@ -239,6 +239,8 @@ QUIZZES = {
             },
             right="By √64, because a score is a sum of 64 products.",
         ),
+    ],
+    "04": [
         Question(
             "`nn.MultiheadAttention(D, h)` gets tokens of shape (B, T, D), so it attends over the batch. Which test "
             "notices?",
@@ -262,8 +264,26 @@ QUIZZES = {
             },
             right="Give one block two images and change image 1: the output for image 0 must stay.",
         ),
+        Question(
+            "Twice as many heads, the same width D: what happens to the operations of the matrix products?",
+            {
+                "They double, because each head computes attention weights of its own.": (
+                    "There are twice as many maps of weights, and each entry of them is a product of half as many "
+                    "features. PyTorch's counter says the same for 1, 4 and 12 heads; see “What does it cost?”."
+                ),
+                "Nothing, because the heads share out the same D features.": (
+                    "The number of heads is not in the formula. What grows is the memory for the maps, where they are "
+                    "kept."
+                ),
+                "They halve, because each head is half as wide.": (
+                    "Each head is half as wide, and there are twice as many of them, so the products stay as many; "
+                    "see “What does it cost?”."
+                ),
+            },
+            right="Nothing, because the heads share out the same D features.",
+        ),
     ],
-    "04": [
+    "05": [
         Question(
             "Tokens (B, T, D) go through `nn.LayerNorm(D)`. You change token 1 of image 0. Which outputs move?",
             {
@@ -296,11 +316,13 @@ QUIZZES = {
                 ),
                 "Neither: it is broken, and no stack of it can learn.": (
                     "It computes exactly what post-norm blocks compute behind one more norm, and the post-norm stack "
-                    "of 6 blocks learns in “Predict, then run”."
+                    "of 6 blocks learns in chapter 6."
                 ),
             },
             right="Post-norm: each norm stands on the stream, behind the sum before it.",
         ),
+    ],
+    "06": [
         Question(
             "Most of this chapter's stacks of 36 post-norm blocks learn next to nothing. What did we see when we "
             "looked inside?",
@@ -320,8 +342,26 @@ QUIZZES = {
             },
             right="All images get nearly the same vector, so the head has nothing to tell apart.",
         ),
+        Question(
+            "A fresh stack of 32 pre-norm blocks. By what share do its blocks change their tokens?",
+            {
+                "All by the same share, because every branch reads normalised tokens.": (
+                    "That is why the branches add about equally much. But they add it to a stream that has grown on "
+                    "its way; see “The stream grows, so it ends in a norm”."
+                ),
+                "Late blocks by more, because the stream is larger there.": (
+                    "The size of the stream does not reach a branch, which reads normalised tokens. The same addition "
+                    "to a larger stream is a smaller share; see “The stream grows, so it ends in a norm”."
+                ),
+                "Late blocks by less, because they add to a stream that has grown.": (
+                    "In a pre-norm stack every branch adds and nothing divides, so what an early block adds weighs "
+                    "more than what a late one adds."
+                ),
+            },
+            right="Late blocks by less, because they add to a stream that has grown.",
+        ),
     ],
-    "05": [
+    "07": [
         Question(
             "In a model with a cls token, what does `x[:, 0]` know about the image before the first block?",
             {
@@ -377,7 +417,7 @@ QUIZZES = {
             right="It leads at this rate. To compare the two, give each its own best rate.",
         ),
     ],
-    "06": [
+    "08": [
         Question(
             "You change ViT-B/16 to patches of 32 × 32 pixels. What happens to its parameters and its work?",
             {
@@ -439,7 +479,7 @@ QUIZZES = {
             right="Both give the same logits with random values in every parameter.",
         ),
     ],
-    "07": [
+    "09": [
         Question(
             "A model ends in a softmax, and its output goes to `F.cross_entropy`. What happens?",
             {
@@ -476,6 +516,8 @@ QUIZZES = {
             },
             right="That it can learn. Bugs that still let it learn are not excluded.",
         ),
+    ],
+    "10": [
         Question(
             "Recipe A reaches 85.2 % on the test set in its best epoch, recipe B 84.9 % in its best. One seed each. "
             "Which is better?",
@@ -490,13 +532,30 @@ QUIZZES = {
                 ),
                 "A, since both were treated alike: each was given its best epoch.": (
                     "Being equally wrong is not being right. Whoever picks the epoch by its test accuracy has used "
-                    "the test set for choosing, and both numbers are too good; see “Predict, then run”."
+                    "the test set for choosing, and both numbers are too good; chapter 9 says more."
                 ),
             },
             right="That is open: choose on validation images, then compare the last epochs of several seeds.",
         ),
+        Question(
+            "In two minutes of one core the textbook's recipe stays far below ours. What follows?",
+            {
+                "In two minutes ours is better. What more time brings has to be measured.": (
+                    "Given its ten epochs, the textbook's recipe becomes a good model, too, only much later."
+                ),
+                "The textbook's recipe does not work.": (
+                    "It has hardly begun when the two minutes are over. “The textbook to its end” gives it its ten "
+                    "epochs, and it becomes a good model."
+                ),
+                "A small model is better than a large one.": (
+                    "In the same time, a small one gets through many more images, and that is what two minutes "
+                    "reward. What it is worth in a longer training, “A ladder” cannot say."
+                ),
+            },
+            right="In two minutes ours is better. What more time brings has to be measured.",
+        ),
     ],
-    "08": [
+    "11": [
         Question(
             "In the last layer the cls token gives most of its attention to the patch with the heel. What has been "
             "measured?",
@@ -555,7 +614,7 @@ QUIZZES = {
             right="That is open until the place, the brightness and a random network's map were tried.",
         ),
     ],
-    "09": [
+    "12": [
         Question(
             "Two pre-norm blocks, written by two people. With the last layers of both branches set to zero, A returns "
             "its input and B does not. Trained on the same images with five seeds each, B scores higher. What do you "
@@ -616,7 +675,7 @@ QUIZZES = {
             right="A model that has the bug, and fails.",
         ),
     ],
-    "10": [
+    "13": [
         Question(
             "ViT-B/16 reads an image of 224 × 224 pixels. Which part of the multiplications in its blocks grows with "
             "the square of the tokens?",
@@ -649,7 +708,7 @@ QUIZZES = {
                     "may change."
                 ),
                 "Patches of 14 are the better choice for this data.": (
-                    "This was a race of half a minute. The full run of chapter 7, with patches of 7, goes far beyond "
+                    "This was a race of half a minute. The full run of chapter 9, with patches of 7, goes far beyond "
                     "86 %, and what patches of 14 would reach in its time was not tried. See “Smaller patches or "
                     "larger pictures?”."
                 ),
@@ -717,7 +776,7 @@ BET = Question(
 
 
 def quiz(chapter: str) -> Quiz:
-    """Return the questions of a chapter, named by its number: quiz("05"); "00 bet" is the one that opens chapter 0.
+    """Return the questions of a chapter, named by its number: quiz("07"); "00 bet" is the one that opens chapter 0.
 
     Raises: ValueError if this chapter has none.
     """

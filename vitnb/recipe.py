@@ -1,4 +1,4 @@
-"""How to train: the numbers of a recipe, and the optimizer that it asks for (chapter 07)."""
+"""How to train: the numbers of a recipe, and the optimizer that it asks for (chapter 09)."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The textbook's own Vision Transformer, to its last parameter (chapter 07)."""
+"""The textbook's own Vision Transformer, to its last parameter (chapter 10)."""
 
 from torch import nn
 

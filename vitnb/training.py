@@ -1,4 +1,4 @@
-"""Training an image classifier: one loop, and what stands beside it (chapter 07).
+"""Training an image classifier: one loop, and what stands beside it (chapter 09).
 
 Every step draws its batch, its augmentation and its dropout from the recipe's
 seed and its own number alone. So a run that was stopped anywhere goes on
@@ -81,7 +81,7 @@ def fit(
 
 
 def loop(run: "Training") -> Iterator[int]:
-    """Train from the step where a run stands to its last one: the loop of chapter 7.
+    """Train from the step where a run stands to its last one: the loop of chapter 9.
 
     It yields the number of each step that is done, so that whoever asks for
     the next one may look, save or stop in between.

@@ -1,4 +1,4 @@
-"""Chapter 6: the Vision Transformer, assembled."""
+"""Chapter 8: the Vision Transformer, assembled."""
 
 import itertools
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Chapter 6: the same weights in torchvision, in timm, and in a file."""
+"""Chapter 8: the same weights in torchvision, in timm, and in a file."""
 
 import json
 import os

@@ -1,257 +1,209 @@
-"""Exercises of chapter 4: LayerNorm, the two lines of pre-norm, an exact MLP, which stack trains, a test that tells."""
+"""Exercises of chapter 4: the share of each head, weights set by hand, a test for layers."""
 
+import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from vitnb import clinic
-from vitnb.blocks import MLP, PreNormBlock
-from vitnb.checks.engine import Wrong, call, close, described, exercise, fresh
-from vitnb.checks.kinds import build, compute, judge
-from vitnb.clinic import wire
+from vitnb.attention import MultiHeadAttention
+from vitnb.checks.engine import Wrong, call, close, exercise, fresh, tensor_like
+from vitnb.checks.kinds import compute, judge
+from vitnb.clinic import attend
+from vitnb.positions import sincos_table
 
 
-def _norm_cases() -> list[tuple]:
-    drawn = [
-        (2 * fresh(*shape) + 3, fresh(shape[2]), fresh(shape[2]), eps)
-        for shape, eps in (((3, 17, 48), 1e-6), ((2, 5, 7), 0.5), ((1, 1, 11), 1e-5))
-    ]
-    return [*drawn, (torch.full((2, 3, 6), 5.0), torch.ones(6), torch.zeros(6), 0.5)]
+def _matrices(layer: MultiHeadAttention) -> Tensor:
+    """What takes the result of each head home, (h, d, D)."""
+    return layer.proj.weight.T.unflatten(0, (layer.num_heads, layer.head_dim))
 
 
-def _flat(result: Tensor, wanted: Tensor, x: Tensor, *_: Tensor) -> None:
-    if x.var() == 0 and isinstance(result, Tensor) and not result.isfinite().all():
-        raise Wrong("A token whose numbers are all 5 gives NaN: its variance is 0, and nothing keeps you from 0/0.")
+def _terms(
+    layer: MultiHeadAttention,
+    x: Tensor,
+    kind: type[MultiHeadAttention] = MultiHeadAttention,
+    matrices: Callable[[MultiHeadAttention], Tensor] = _matrices,
+) -> Tensor:
+    """What each head adds to each token, (B, h, T, D), if the layer is of this kind."""
+    heads = copy.deepcopy(layer)
+    heads.__class__, heads.proj = kind, nn.Identity()
+    out = heads(x).unflatten(-1, (layer.num_heads, layer.head_dim))  # (B, T, h, d)
+    return out.transpose(1, 2) @ matrices(layer)
+
+
+def _layer(kind: type[nn.Module], D: int, h: int) -> nn.Module:
+    layer = kind(D, h).eval()
+    for parameter in layer.parameters():
+        parameter.data = 0.4 * fresh(*parameter.shape)
+    return layer
+
+
+def _one_tensor(result: Any, wanted: Tensor, layer: MultiHeadAttention, x: Tensor) -> None:
+    listed = isinstance(result, (list, tuple)) and len(result) == layer.num_heads
+    if listed and all(isinstance(term, Tensor) for term in result):
+        raise Wrong(f"Your function returns a {type(result).__name__} of tensors: one tensor (B, h, T, D) is wanted.")
+
+
+def _no_terms(result: Tensor, wanted: Tensor, layer: MultiHeadAttention, x: Tensor) -> str:
+    total = result.sum(1)
+    if close(total, wanted.sum(1), 1e-4) or close(total, layer(x), 1e-4):
+        return "Your terms add up to the right sum, but the single ones are not those of the heads."
+    return (
+        f"The terms of all {layer.num_heads} heads and the bias should add up to layer(x): yours are off by up to "
+        f"{(total - wanted.sum(1)).abs().max():.2g}. Are the heads right before layer.proj? And which columns of its "
+        "weight does head 1 meet?"
+    )
 
 
 compute(
     "4.1",
-    "my_layer_norm(x, gain, bias, eps)",
-    "How many means are there for 3 pictures of 17 tokens? Each token has its own. Along which axis do the numbers of "
-    "one token lie?",
-    "Keep the axis that you average over (keepdim), or the shapes will not fit. Compare torch.var with the mean of "
-    "squares on the token 1, 2, 3, 6 of this chapter, and look where eps stands in the equation.",
-    cases=_norm_cases,
-    reference=lambda x, gain, bias, eps: F.layer_norm(x, x.shape[2:], gain, bias, eps),
-    before=_flat,
-    mistakes={
-        "You normalise over tokens and channels together: every token then depends on all others.": (
-            wire.over_tokens_and_channels
-        ),
-        "You normalise over the tokens, channel by channel: LayerNorm takes the D numbers of one token.": (
-            wire.over_the_tokens
-        ),
-        "You normalise over the pictures of the batch: that is what BatchNorm does.": wire.over_the_images,
-        "You normalise over all pictures, tokens and channels together: each token has its own mean.": (
-            wire.over_everything
-        ),
-        "Your variance divides by D - 1, as torch.var does unless told otherwise; LayerNorm's divides by D.": (
-            wire.unbiased_variance
-        ),
-        "Gain and bias are forgotten.": wire.without_gain_and_bias,
-        "The bias is forgotten.": wire.without_bias,
-        "The gain is forgotten.": wire.without_gain,
-        "The bias is multiplied by the gain too: first the gain, then the bias.": wire.gain_after_bias,
-        "You divide by the variance, not by its root.": wire.divided_by_the_variance,
-        "eps stands outside the root: it is added to the variance, before the root is taken.": wire.eps_after_the_root,
-        "eps is not used.": wire.without_eps,
-        "The mean is not subtracted.": wire.mean_kept,
-        "You subtract the mean and do not divide by the spread.": wire.only_centred,
-    },
-    otherwise=lambda result, wanted, x, gain, bias, eps: (
-        f"For tokens {tuple(x.shape)} and eps = {eps:g} you are off by up to {(result - wanted).abs().max():.2g}: "
-        "compute the token 1, 2, 3, 6 of this chapter on paper."
-    ),
-    right="equal to nn.LayerNorm for 3 shapes and 3 values of eps, with random gains and biases.",
-    tolerance=1e-4,
-)
-
-
-def _shaken(block: nn.Module) -> nn.Module:
-    """Every parameter random: a gain of 1 or a bias of 0 hides mistakes."""
-    with torch.no_grad():
-        for p in block.parameters():
-            p.copy_(0.4 * fresh(*p.shape))
-    return block
-
-
-compute(
-    "4.2",
-    "pre_norm(block, x)",
-    "Follow the thick line of the left diagram from below: which boxes stand on it? None. So no line may put a norm's "
-    "output in the place of x.",
-    "Each of the two lines has the same form: the stream, plus a branch of the stream. The branch begins with a norm. "
-    "Which norm belongs to which branch?",
+    "contributions(layer, x)",
+    "layer.qkv(x) holds all queries, then all keys, then all values; in each, head after head. Split as the class "
+    "does, and stop before the heads are put side by side.",
+    "A Linear computes x @ weight.T, so the numbers of head s meet only some columns of layer.proj.weight. How many, "
+    "and from where? The bias belongs to no head.",
     cases=lambda: (
-        (_shaken(PreNormBlock(D, heads)), 3 * fresh(B, T, D)) for B, T, D, heads in ((3, 17, 48, 6), (2, 5, 8, 2))
+        (_layer(MultiHeadAttention, D, h), fresh(B, T, D))
+        for B, T, D, h in ((2, 5, 12, 3), (3, 7, 20, 5), (1, 6, 8, 1))
     ),
-    reference=PreNormBlock.forward,
+    reference=_terms,
+    before=_one_tensor,
     mistakes={
-        "That is post-norm: you add, then normalise the stream itself.": wire.PostNorm.forward,
-        "You normalise, then add: what you add to is the normalised token, the stream is lost. Silent branches would "
-        "not give x back.": wire.NormaliseThenAdd.forward,
-        "In the first half the normalised token takes the place of the stream. The second half is right.": (
-            wire.FirstHalfOnly.forward
+        "Every head brings the bias along, so {h} heads add it {h} times: it belongs to none of them.": (
+            lambda layer, x: _terms(layer, x) + layer.proj.bias
         ),
-        "Attention only feeds the MLP: it never writes to the stream, and the stream is normalised.": (
-            wire.ForgottenPlus.forward
+        "You share the bias out among the heads: it belongs to none of them, leave it out.": (
+            lambda layer, x: _terms(layer, x) + layer.proj.bias / layer.num_heads
         ),
-        "Attention only feeds the MLP: its sum never becomes the stream.": wire.OnlyForTheMLP.forward,
-        "The MLP's output replaces the stream: the second plus is missing.": wire.NoSecondPlus.forward,
-        "Attention's output replaces the stream: the first plus is missing.": wire.NoFirstPlus.forward,
-        "There is no plus: each part replaces the stream.": wire.NoPlus.forward,
-        "There is no norm on the branches.": wire.NoNorms.forward,
-        "The MLP reads the stream as it is: the second norm is missing.": wire.NoSecondNorm.forward,
-        "The two norms are swapped: norm1 belongs to attention, norm2 to the MLP.": wire.SwappedNorms.forward,
-        "You use norm1 twice: the MLP has its own, norm2.": wire.OneNorm.forward,
-        "Both branches read the same x: the MLP should read the stream after attention has written to it.": (
-            wire.Parallel.forward
+        "You cut layer.proj.weight into rows. A Linear computes x @ weight.T. Which columns of layer.proj.weight does "
+        "head 1 meet?": (
+            lambda layer, x: _terms(layer, x, matrices=lambda a: a.proj.weight.unflatten(0, (a.num_heads, -1)))
         ),
-        "The MLP comes before attention: it should be the other way round.": wire.MLPFirst.forward,
-        "The norms stand at the end of the branches: in pre-norm they stand at their beginning.": (
-            wire.BranchesNormedLast.forward
+        "You give each head every {h}-th column, and its own lie side by side. Which columns of layer.proj.weight does "
+        "head 1 meet?": (
+            lambda layer, x: _terms(
+                layer, x, matrices=lambda a: a.proj.weight.T.unflatten(0, (-1, a.num_heads)).transpose(0, 1)
+            )
         ),
-    },
-    otherwise=lambda result, wanted, *_: (
-        f"You are off by up to {(result - wanted).abs().max():.2g}, and it is no mistake that I know. Silence both "
-        "branches: is x left?"
-    ),
-    right="equal to vitnb.PreNormBlock on 2 blocks with random weights, gains and biases.",
-    tolerance=1e-4,
-)
-
-
-class _Sized(MLP):
-    """An MLP on tokens of some size, and what it says in that unit."""
-
-    def forward(self, x: Tensor, size: float) -> Tensor:
-        return super().forward(size * x) / size
-
-
-@torch.no_grad()
-def _halves(D: int, first: tuple[float, float] = (1, -1), second: tuple[float, float] = (1, -1)) -> MLP:
-    """An MLP whose two halves see multiples of x, and are added with these factors."""
-    mlp, eye = MLP(D, 2 * D), torch.eye(D)
-    mlp.fc1.weight.copy_(torch.cat([f * eye for f in first]))
-    mlp.fc2.weight.copy_(torch.cat([f * eye for f in second], dim=1))
-    mlp.fc1.bias.zero_()
-    mlp.fc2.bias.zero_()
-    return mlp
-
-
-def _mlp_as_asked(mlp: MLP, D: int) -> None:
-    shapes = tuple(mlp.fc1.weight.shape), tuple(mlp.fc2.weight.shape)
-    if shapes != ((2 * D, D), (D, 2 * D)):
-        raise Wrong(f"The weights of your MLP have shapes {shapes[0]} and {shapes[1]}: MLP(D, 2 * D) was asked.")
-    if not isinstance(mlp.act, nn.GELU):
-        raise Wrong(f"Your MLP has {described(mlp.act)} in the middle: the GELU must stay.")
-
-
-def _no_identity(mlp: MLP, result: Tensor, _: Tensor, D: int, x: Tensor, size: float) -> str:
-    if size > 1:
-        return (
-            "For small tokens your MLP returns its input, for tokens of size 200 it does not. Do you use a place where "
-            "GELU is nearly straight? There is a way that is exact everywhere."
+    }
+    | {
+        f"Your terms are those of a layer that {symptom}.": lambda layer, x, kind=kind: _terms(layer, x, kind)
+        for symptom, kind in (
+            *((symptom, attend.layer(mix)) for symptom, mix in clinic.of(attend.MIX).items()),
+            *clinic.of(MultiHeadAttention).items(),
         )
-    if close(F.linear(F.gelu(F.linear(x, mlp.fc1.weight)), mlp.fc2.weight), x, 1e-4):
-        return "The weights are right, the biases are not: a new nn.Linear has random ones."
-    if not (mlp.fc1.weight == 0).any():
-        return "Your MLP returns something else than its input: are its weights still the random ones?"
-    return f"For x = {x[0, 0, 0]:.2f} in channel 0 your MLP returns {result[0, 0, 0]:.2f}."
-
-
-build(
-    "4.3",
-    "identity_mlp(D)",
-    "GELU(1) - GELU(-1) is 1, and GELU(2) - GELU(-2) is 2. So one number passes through two hidden units unharmed. "
-    "What must these two units see?",
-    "Give the first layer two units for each channel, one that sees it and one that sees its negative. The second "
-    "layer takes their difference. And a new nn.Linear has random biases.",
-    kind=MLP,
-    wanted="a vitnb.MLP",
-    cases=lambda: (((D,), (fresh(3, 5, D), size)) for D in (7, 4, 12) for size in (1.0, 200.0)),
-    before=_mlp_as_asked,
-    make=lambda mlp, D: _Sized(D, 2 * D),
-    reference=lambda D: lambda x, size: x,
-    mistakes={
-        "Your MLP returns GELU(x): the half that sees -x is missing.": lambda D: _halves(D, second=(1, 0)),
-        "You add the two halves: take their difference.": lambda D: _halves(D, second=(1, 1)),
-        "Your MLP returns -x: one sign is turned round.": lambda D: _halves(D, second=(-1, 1)),
-        "Your MLP returns 2x: both layers take part in the difference, once is enough.": (
-            lambda D: _halves(D, second=(2, -2))
-        ),
-        "Your MLP returns zero for every input: do the two halves cancel?": lambda D: _halves(D, first=(1, 1)),
     },
-    otherwise=_no_identity,
-    right="mlp(x) = x for 3 widths, on small and on large tokens.",
+    otherwise=_no_terms,
+    words=lambda layer, x: {"h": layer.num_heads},
+    right="on 3 layers with 3, 5 and 1 heads; with the bias, your terms add up to what the layer says.",
+    tolerance=1e-4,
 )
 
 
 @exercise(
-    "4.4",
-    "these_train()",
-    "Draw the diagram of each. Where does a norm stand on the stream? And how far is each block from the identity "
-    "before the first step?",
-    "One of them is another one in disguise: this chapter proved it. And a number that multiplies by 1 does nothing, "
-    "at first.",
+    "4.2",
+    "look(D, down, right)",
+    "The chapter's head that looks left is the case down=0, right=-1. Which of its two blocks has to do with rows? "
+    "Positions grow downwards and to the right.",
+    "Two rotations in one matrix: the first half of the features is turned by the rows to go, the second half by the "
+    "columns. rotation(k, D // 2) of the chapter makes each.",
 )
-def _prediction(answer: Callable) -> str:
-    letters = call(answer)
-    if not isinstance(letters, str):
-        raise Wrong(f"Your function returns {described(letters)}: a string such as 'ABCD' is wanted.")
-    chosen = set(letters.upper()) - set(" ,")
-    if not chosen <= set("ABCD"):
-        raise Wrong(f"There are only the stacks A, B, C and D: you name {', '.join(sorted(chosen - set('ABCD')))}.")
-    wrong = chosen ^ set("BC")
-    if not wrong:
-        return "the measurement says the same. The solution prints it."
-    questions = {
-        "A": "A: draw the borders of the blocks elsewhere. Which stack is it then?",
-        "B": "B: what is left of a block when its branches are multiplied by 0.0001?",
-        "C": "C: which boxes stand on its stream? Find it in the grid.",
-        "D": "D: what does a gain of 1 change in the first steps?",
+def _look(answer: Callable) -> str:
+    ways = [(2, -3), (0, -1), (0, 1), (1, 0), (-1, 0), (-1, 2)]
+    for D in (64, 48):  # at 48, speeds that fall too slowly find every neighbour, too
+        for down, right in ways:
+            rows, cols = 6, 7
+            table = sincos_table((rows, cols), D)[0]  # (N, D)
+            W = tensor_like(call(answer, D, down, right), table[0, :1].expand(D, D), whose="")
+            _looks(W, table.reshape(rows, cols, D), down, right)
+    return "at every place of a grid of 6 x 7 that has such a neighbour, in 6 directions and 2 widths."
+
+
+def _target(queries: Tensor, table: Tensor, down: int, right: int) -> float:
+    """The share of places whose first choice is the one so far away, of those that have one."""
+    rows, cols, D = table.shape
+    first = (queries.reshape(-1, D) @ table.reshape(-1, D).T).argmax(-1)  # (N,)
+    places = [
+        (r * cols + c, (r + down) * cols + c + right)
+        for r in range(rows)
+        for c in range(cols)
+        if 0 <= r + down < rows and 0 <= c + right < cols
+    ]
+    here, there = torch.tensor(places).T
+    return (first[here] == there).float().mean().item()
+
+
+def _looks(W: Tensor, table: Tensor, down: int, right: int) -> None:
+    queries = table @ W  # (rows, cols, D)
+    if _target(queries, table, down, right) == 1.0:
+        weight = (20 * queries.flatten(0, 1) @ table.flatten(0, 1).T).softmax(-1).amax(-1).mean()
+        if weight < 0.75:
+            raise Wrong(
+                f"The first choice is right, but at beta 20 its weight is {weight:.2f}: the scores are too small."
+            )
+        return
+    case = f"look({W.shape[0]}, down={down}, right={right})"
+    wrong_ways = {
+        "looks the other way": (-down, -right),
+        "takes rows for columns": (right, down),
+        "takes rows for columns and looks the other way": (-right, -down),
+        "looks at the place itself": (0, 0),
+        "goes the right way up and down and the wrong way left and right": (down, -right),
+        "goes the right way left and right and the wrong way up and down": (-down, right),
     }
-    reason = questions[min(wrong)]
-    raise Wrong(f"{4 - len(wrong)} of your 4 predictions are what was measured. Think again about {reason}")
+    for words, way in wrong_ways.items():
+        if way != (down, right) and _target(queries, table, *way) == 1.0:
+            transposed = " Is a matrix transposed?" if way == (-down, -right) else ""
+            raise Wrong(f"{case} {words}.{transposed}")
+    found = _target(queries, table, down, right)
+    raise Wrong(f"{case} finds that neighbour first at {100 * found:.0f} % of the places that have one.")
 
 
-class _AddedLast(PreNormBlock):
-    """The same sum in another order, which differs in the last digits."""
+class _Torchs(nn.Module):
+    """torch's own layer, set up rightly."""
+
+    def __init__(self, D: int, h: int):
+        super().__init__()
+        self.inner = nn.MultiheadAttention(D, h, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        branch = self.attention(self.norm1(x))
-        return x + (branch + self.mlp(self.norm2(x + branch)))
+        return self.inner(x, x, x)[0]
 
 
-class _WithDropout(PreNormBlock):
-    def __init__(self, embed_dim: int, num_heads: int):
-        super().__init__(embed_dim, num_heads, dropout=0.1, attn_dropout=0.1)
+class _Stepwise(MultiHeadAttention):
+    """The same sum, head after head, image after image."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([_terms(self, one[None])[0].sum(0) for one in x]) + self.proj.bias
 
 
-def _strict(rejected: list[str], missed: list[str]) -> str:
-    if len(missed) == 11:
-        return "Does it look at the shape only?"
-    if "dropout" in rejected and len(rejected) < 3:
-        return "One of the right ones has dropout: is it off?"
-    return "Sums in another order differ in the last digits: do you leave room for that?" if len(rejected) == 1 else ""
+def _precise(rejected: list[str], missed: list[str]) -> str:
+    if len(rejected) == 3 and not missed:
+        return "Does it ever say True?"
+    return "Sums in another order differ in the last digits: do you leave room for that?" if rejected else ""
 
 
 judge(
-    "4.5",
-    "is_pre_norm(Block)",
-    "You have a block that is right: vitnb's. How can two blocks be compared so that only their wiring can make a "
-    "difference? And what must the tokens not be?",
-    "Copy the weights by load_state_dict, after all parameters, gains and biases too, have got random values. And "
-    "dropout must be off.",
-    right={"the book's": PreNormBlock, "another order": _AddedLast, "dropout": _WithDropout},
+    "4.3",
+    "is_sound(layer, D)",
+    "Three questions: does every token hear of a change in another one of its picture? Does any other picture hear "
+    "of it? Does a new order of the tokens only change the order of the output?",
+    "Use random tokens with 2 or more pictures and a number of tokens unlike both the batch and D. Compare numbers "
+    "with a small tolerance, and look at each token and each picture, not at a mean.",
+    right={"the book's": MultiHeadAttention, "torch's own": _Torchs, "head after head": _Stepwise},
     wrong={
         symptom: kind
-        for symptom, kind in clinic.of(PreNormBlock).items()
-        if kind not in (wire.NoFirstPlus, wire.NoPlus, wire.NoNorms, wire.BranchesNormedLast)
+        for symptom, kind in (
+            *clinic.of(MultiHeadAttention).items(),
+            ("lets every token attend to itself alone", attend.layer(attend.only_itself)),
+            ("lets a token attend only to those before it", attend.layer(attend.causal)),
+        )
+        if kind is not attend.Deleted
     },
-    one="a block that",
-    more=_strict,
-    accepted="it accepts {right} right blocks and sees through {wrong} wrong ones.",
+    nouns=("sound layers", "others"),
+    given=lambda kind: (_layer(kind, 24, 4), 24),
+    more=_precise,
+    accepted="it accepts {right} sound layers and sees through {wrong} that run and are wrong.",
 )

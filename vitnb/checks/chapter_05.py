@@ -1,335 +1,227 @@
-"""Exercises of chapter 5: what is read, the mean beside a cls token, weights by hand, a test for cls tokens."""
-
-import random
-from collections.abc import Callable
-from typing import Any
+"""Exercises of chapter 5: LayerNorm, the two lines of pre-norm, an exact MLP, a test that tells."""
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vitnb import clinic
-from vitnb.attention import MultiHeadAttention, record_attention
-from vitnb.checks.engine import Wrong, call, close, described, exercise, fresh, tensor_like, yes_or_no
-from vitnb.checks.kinds import build, judge
-from vitnb.clinic import attend, pool
-from vitnb.pooling import AttentionPool, ClsToken
-from vitnb.vit import ViT, ViTConfig
+from vitnb.blocks import MLP, PreNormBlock
+from vitnb.checks.engine import Wrong, close, described, fresh
+from vitnb.checks.kinds import build, compute, judge
+from vitnb.clinic import wire
 
 
-@exercise(
-    "5.1",
-    "logits_move(pool, token, place, attention)",
-    "Two questions for each case. Is the token that was changed read at the end? If it is not, is there a way left "
-    "from it to one that is?",
-    "With pool 'cls' one row is read, with the other two every row. And the only way from one token to another is "
-    "the attention of a block: how many blocks are still to come?",
-)
-def _moves(answer: Callable) -> str:
-    cases = [
-        (pool, token, place, attention)
-        for pool in ("cls", "mean", "attn")
-        for token in (0, 3)
-        for place in ("before", "after")
-        for attention in (True, False)
+def _norm_cases() -> list[tuple]:
+    drawn = [
+        (2 * fresh(*shape) + 3, fresh(shape[2]), fresh(shape[2]), eps)
+        for shape, eps in (((3, 17, 48), 1e-6), ((2, 5, 7), 0.5), ((1, 1, 11), 1e-5))
     ]
-    random.Random().shuffle(cases)
-    said = [yes_or_no(call(answer, *case)) for case in cases]
-    for case, moves in zip(cases, said, strict=True):
-        if moves != _really_moves(*case):
-            raise Wrong(_reason(*case, moves))
-    return f"all {len(cases)} cases, compared with models that were really run."
+    return [*drawn, (torch.full((2, 3, 6), 5.0), torch.ones(6), torch.zeros(6), 0.5)]
+
+
+def _flat(result: Tensor, wanted: Tensor, x: Tensor, *_: Tensor) -> None:
+    if x.var() == 0 and isinstance(result, Tensor) and not result.isfinite().all():
+        raise Wrong("A token whose numbers are all 5 gives NaN: its variance is 0, and nothing keeps you from 0/0.")
+
+
+compute(
+    "5.1",
+    "my_layer_norm(x, gain, bias, eps)",
+    "How many means are there for 3 pictures of 17 tokens? Each token has its own. Along which axis do the numbers of "
+    "one token lie?",
+    "Keep the axis that you average over (keepdim), or the shapes will not fit. Compare torch.var with the mean of "
+    "squares on the token 1, 2, 3, 6 of this chapter, and look where eps stands in the equation.",
+    cases=_norm_cases,
+    reference=lambda x, gain, bias, eps: F.layer_norm(x, x.shape[2:], gain, bias, eps),
+    before=_flat,
+    mistakes={
+        "You normalise over tokens and channels together: every token then depends on all others.": (
+            wire.over_tokens_and_channels
+        ),
+        "You normalise over the tokens, channel by channel: LayerNorm takes the D numbers of one token.": (
+            wire.over_the_tokens
+        ),
+        "You normalise over the pictures of the batch: that is what BatchNorm does.": wire.over_the_images,
+        "You normalise over all pictures, tokens and channels together: each token has its own mean.": (
+            wire.over_everything
+        ),
+        "Your variance divides by D - 1, as torch.var does unless told otherwise; LayerNorm's divides by D.": (
+            wire.unbiased_variance
+        ),
+        "Gain and bias are forgotten.": wire.without_gain_and_bias,
+        "The bias is forgotten.": wire.without_bias,
+        "The gain is forgotten.": wire.without_gain,
+        "The bias is multiplied by the gain too: first the gain, then the bias.": wire.gain_after_bias,
+        "You divide by the variance, not by its root.": wire.divided_by_the_variance,
+        "eps stands outside the root: it is added to the variance, before the root is taken.": wire.eps_after_the_root,
+        "eps is not used.": wire.without_eps,
+        "The mean is not subtracted.": wire.mean_kept,
+        "You subtract the mean and do not divide by the spread.": wire.only_centred,
+    },
+    otherwise=lambda result, wanted, x, gain, bias, eps: (
+        f"For tokens {tuple(x.shape)} and eps = {eps:g} you are off by up to {(result - wanted).abs().max():.2g}: "
+        "compute the token 1, 2, 3, 6 of this chapter on paper."
+    ),
+    right="equal to nn.LayerNorm for 3 shapes and 3 values of eps, with random gains and biases.",
+    tolerance=1e-4,
+)
+
+
+def _shaken(block: nn.Module) -> nn.Module:
+    """Every parameter random: a gain of 1 or a bias of 0 hides mistakes."""
+    with torch.no_grad():
+        for p in block.parameters():
+            p.copy_(0.4 * fresh(*p.shape))
+    return block
+
+
+compute(
+    "5.2",
+    "pre_norm(block, x)",
+    "Follow the thick line of the left diagram from below: which boxes stand on it? None. So no line may put a norm's "
+    "output in the place of x.",
+    "Each of the two lines has the same form: the stream, plus a branch of the stream. The branch begins with a norm. "
+    "Which norm belongs to which branch?",
+    cases=lambda: (
+        (_shaken(PreNormBlock(D, heads)), 3 * fresh(B, T, D)) for B, T, D, heads in ((3, 17, 48, 6), (2, 5, 8, 2))
+    ),
+    reference=PreNormBlock.forward,
+    mistakes={
+        "That is post-norm: you add, then normalise the stream itself.": wire.PostNorm.forward,
+        "You normalise, then add: what you add to is the normalised token, the stream is lost. Silent branches would "
+        "not give x back.": wire.NormaliseThenAdd.forward,
+        "In the first half the normalised token takes the place of the stream. The second half is right.": (
+            wire.FirstHalfOnly.forward
+        ),
+        "Attention only feeds the MLP: it never writes to the stream, and the stream is normalised.": (
+            wire.ForgottenPlus.forward
+        ),
+        "Attention only feeds the MLP: its sum never becomes the stream.": wire.OnlyForTheMLP.forward,
+        "The MLP's output replaces the stream: the second plus is missing.": wire.NoSecondPlus.forward,
+        "Attention's output replaces the stream: the first plus is missing.": wire.NoFirstPlus.forward,
+        "There is no plus: each part replaces the stream.": wire.NoPlus.forward,
+        "There is no norm on the branches.": wire.NoNorms.forward,
+        "The MLP reads the stream as it is: the second norm is missing.": wire.NoSecondNorm.forward,
+        "The two norms are swapped: norm1 belongs to attention, norm2 to the MLP.": wire.SwappedNorms.forward,
+        "You use norm1 twice: the MLP has its own, norm2.": wire.OneNorm.forward,
+        "Both branches read the same x: the MLP should read the stream after attention has written to it.": (
+            wire.Parallel.forward
+        ),
+        "The MLP comes before attention: it should be the other way round.": wire.MLPFirst.forward,
+        "The norms stand at the end of the branches: in pre-norm they stand at their beginning.": (
+            wire.BranchesNormedLast.forward
+        ),
+    },
+    otherwise=lambda result, wanted, *_: (
+        f"You are off by up to {(result - wanted).abs().max():.2g}, and it is no mistake that I know. Silence both "
+        "branches: is x left?"
+    ),
+    right="equal to vitnb.PreNormBlock on 2 blocks with random weights, gains and biases.",
+    tolerance=1e-4,
+)
+
+
+class _Sized(MLP):
+    """An MLP on tokens of some size, and what it says in that unit."""
+
+    def forward(self, x: Tensor, size: float) -> Tensor:
+        return super().forward(size * x) / size
 
 
 @torch.no_grad()
-def _really_moves(pool: str, token: int, place: str, attention: bool) -> bool:
-    """Replace one token by noise in a model with random weights and look."""
-    model = ViT(ViTConfig(img_size=12, embed_dim=12, depth=2, num_heads=2, global_pool=pool)).eval()
-    for parameter in model.parameters():
-        parameter.data = 0.5 * fresh(*parameter.shape)
-    for block in model.blocks:
-        block.attention.proj.weight.mul_(attention)
-        block.attention.proj.bias.mul_(attention)
-    x = fresh(1, 9 + model.pool.num_prefix_tokens, 12)  # (1, T, D), before the last block
-    noise = x.clone()
-    noise[:, token] = fresh(12)
-    last, after = model.blocks[-1], []
-    if place == "before":
-        after = [last(x), last(noise)]
-    else:
-        after = [last(x), last(x)]
-        after[1][:, token] = noise[:, token]
-    a, b = (model.head(model.pool(model.norm(y))) for y in after)  # (1, K)
-    return not close(a, b)
+def _halves(D: int, first: tuple[float, float] = (1, -1), second: tuple[float, float] = (1, -1)) -> MLP:
+    """An MLP whose two halves see multiples of x, and are added with these factors."""
+    mlp, eye = MLP(D, 2 * D), torch.eye(D)
+    mlp.fc1.weight.copy_(torch.cat([f * eye for f in first]))
+    mlp.fc2.weight.copy_(torch.cat([f * eye for f in second], dim=1))
+    mlp.fc1.bias.zero_()
+    mlp.fc2.bias.zero_()
+    return mlp
 
 
-def _reason(pool: str, token: int, place: str, attention: bool, said: bool) -> str:
-    case = f"pool={pool!r}, token={token}, place={place!r}, attention={attention}: you say {said}."
-    if pool != "cls":
-        zero = "token 0 is the first patch, and " if token == 0 else ""
-        return f"{case} There is no cls token here: {zero}every token is read."
-    if token == 0:
-        return f"{case} Token 0 is the one that is read."
-    if not attention:
-        return f"{case} Token 0 alone is read, and with attention switched off no patch can reach it."
-    if place == "after":
-        return f"{case} Token 0 alone is read, and no block is left that could carry the patch to it."
-    return f"{case} The attention of the last block is still to come, and token 0 looks at every patch."
+def _mlp_as_asked(mlp: MLP, D: int) -> None:
+    shapes = tuple(mlp.fc1.weight.shape), tuple(mlp.fc2.weight.shape)
+    if shapes != ((2 * D, D), (D, 2 * D)):
+        raise Wrong(f"The weights of your MLP have shapes {shapes[0]} and {shapes[1]}: MLP(D, 2 * D) was asked.")
+    if not isinstance(mlp.act, nn.GELU):
+        raise Wrong(f"Your MLP has {described(mlp.act)} in the middle: the GELU must stay.")
 
 
-def _reads(read: Callable[[Tensor], Tensor]) -> type[ClsToken]:
-    """A cls token that reads something else from the tokens (B, 1 + N, D)."""
-    return type("PatchMean", (ClsToken,), {"forward": lambda self, x: read(x)})
-
-
-READS = {
-    "The cls token is in your mean: change it alone, and the answer moves.": pool.MeanWithCls,
-    "That is the cls token alone: the patches are wanted.": ClsToken,
-    "You leave out the last patch and keep the cls token.": _reads(lambda x: x[:, :-1].mean(1)),
-    "You take the sum, not the mean.": _reads(lambda x: x[:, 1:].sum(1)),
-    "You sum the patches and divide by 1 + N; there are N of them.": _reads(lambda x: x[:, 1:].sum(1) / x.shape[1]),
-    "You take the largest value of each feature, not the mean.": _reads(lambda x: x[:, 1:].amax(1)),
-}
-
-
-@exercise(
-    "5.2",
-    "PatchMean(embed_dim)",
-    "prepend is that of the chapter's ClsToken, and so is the parameter. Only what is read at the end is new.",
-    "Cut off the row that is no patch, then average over the axis of the tokens: (B, 1 + N, D) becomes (B, N, D), "
-    "then (B, D).",
-    READS,
-)
-def _patch_mean(answer: Callable) -> str:
-    for B, N, D in ((3, 7, 12), (5, 4, 6), (1, 9, 8)):
-        own = _module(call(answer, D), "prepend", "forward")
-        x, z = fresh(B, N, D), fresh(B, 1 + N, D)
-        y = call(own.prepend, x)
-        read = call(own.forward, z)
-        _joined(own, _token(own, D), x, y)
-        right = z[:, 1:].mean(1)
-        if not close(read := tensor_like(read, right), right):
-            found = (message for message, wrong in READS.items() if close(read, wrong(D)(z)))
-            raise Wrong(
-                next(found, f"Your vector is off the mean of the patches by up to {(read - right).abs().max():.2g}.")
-            )
-    if getattr(own, "num_prefix_tokens", None) != 1:
-        raise Wrong("A ViT asks for num_prefix_tokens, to give your token a place in the position table: it is 1.")
-    return "one learned token of shape (1, 1, D) joins the patches, and exactly the patches are averaged."
-
-
-def _module(result: Any, *attributes: str) -> nn.Module:
-    if not isinstance(result, nn.Module):
-        raise Wrong(f"Your function returns {described(result)}: an nn.Module is wanted.")
-    for name in attributes:
-        if not hasattr(result, name):
-            raise Wrong(f"Your {type(result).__name__} has no {name}.")
-    return result
-
-
-def _token(pool: nn.Module, D: int) -> nn.Parameter:
-    parameters = dict(pool.named_parameters())
-    if not parameters:
-        raise Wrong(
-            "named_parameters() is empty: your token is never trained. It must be an nn.Parameter that is assigned to "
-            "self in __init__."
+def _no_identity(mlp: MLP, result: Tensor, _: Tensor, D: int, x: Tensor, size: float) -> str:
+    if size > 1:
+        return (
+            "For small tokens your MLP returns its input, for tokens of size 200 it does not. Do you use a place where "
+            "GELU is nearly straight? There is a way that is exact everywhere."
         )
-    (name, token), *more = parameters.items()
-    if more or token.numel() != D:
-        shapes = ", ".join(f"{name} {tuple(p.shape)}" for name, p in parameters.items())
-        raise Wrong(f"Your parameters are {shapes} for embed_dim={D}: one vector is wanted, shape (1, 1, {D}).")
-    return token
-
-
-def _joined(own: nn.Module, token: nn.Parameter, x: Tensor, y: Any) -> None:
-    """Is y the token and then the patches x, and does the token learn?"""
-    B, N, D = x.shape
-    y = tensor_like(y, x.new_empty(B, 1 + N, D))
-    if not torch.equal(y[:, 1:], x):
-        last = ": your token comes last" if torch.equal(y[:, :-1], x) else ""
-        raise Wrong(f"After prepend, tokens 1 to N are not the patches in their order{last}.")
-    with torch.no_grad():
-        token.copy_(fresh(*token.shape))
-    joined = call(own.prepend, x)
-    if not torch.equal(tensor_like(joined, y)[:, 0], token.detach().reshape(1, D).expand(B, -1)):
-        raise Wrong("Token 0 is not your parameter: whatever training does to it, the model would not notice.")
-    learns = token.requires_grad and joined.requires_grad
-    if not learns or torch.autograd.grad(joined[:, 0].sum(), token, allow_unused=True)[0] is None:
-        raise Wrong(
-            "No gradient reaches your token, so it would never learn: is it detached, joined under no_grad, or without "
-            "requires_grad?"
-        )
-
-
-def _leading(N: int, D: int) -> Tensor:
-    """Tokens (3, N, D): one leads the next by 1 in feature 0 and the others by more.
-
-    The next one is so much like it that feature 0 decides how exact an answer
-    is: a near miss gets the same verdict each time.
-    """
-    x = fresh(3, N, D)
-    x[:, :, 0] = -2 - x[:, :, 0].abs()
-    for image, level in zip(x, (0, 3, -3), strict=True):
-        first, second = random.Random().sample(range(N), 2)
-        image[second] = image[first] + image[second].clamp(-0.4, 0.4)
-        image[first, 0], image[second, 0] = 1, 0
-        image[:, 0] += level
-    return x
-
-
-def _brightest(x: Tensor) -> Tensor:
-    """The token with the most of feature 0, (B, D)."""
-    return x[torch.arange(len(x)), x[:, :, 0].argmax(1)]
-
-
-def _asked_pool(own: AttentionPool, D: int) -> None:
-    shapes = [{name: p.shape for name, p in pool.named_parameters()} for pool in (own, AttentionPool(D, 1))]
-    if shapes[0] != shapes[1]:
-        raise Wrong("query, kv and proj do not have the shapes of AttentionPool(embed_dim, 1).")
-
-
-def _other_pool(own: AttentionPool, result: Tensor, target: Tensor, D: int, x: Tensor) -> str:
-    a = (own.kv(x)[:, :, :D] @ own.query.reshape(D) / D**0.5).softmax(1)  # (B, N), for one head
-    if own.num_heads != 1:
-        return f"Your pooling has {own.num_heads} heads, each with its own query: one is enough."
-    if a.amax() - a.amin() < 1e-3:
-        return "All tokens get the same weight, so you get a mean: the query or the keys are zero."
-    if torch.equal(a.argmax(1), x[:, :, 0].argmin(1)):
-        return "You look at the token with the least of feature 0: the sign is wrong."
-    winner = x[:, :, 0].argmax(1)
-    weight = a[torch.arange(3), winner].amin().item()
-    if not torch.equal(a.argmax(1), winner):
-        return f"You look at another token: the right one gets a weight of {weight:.2f}. Do the keys show feature 0?"
-    if weight < 0.999 or close(own.proj(own.kv(target)[:, D:]), target, 1e-3):
-        return f"You look at the right token, but not only: its weight is {weight:.3f}, the others get the rest."
-    bias = "a bias is added" if own.proj.bias.abs().sum() > 0 else "is proj still random?"
-    return f"You look at the right token alone, and something else comes out: see the values and proj ({bias})."
+    if close(F.linear(F.gelu(F.linear(x, mlp.fc1.weight)), mlp.fc2.weight), x, 1e-4):
+        return "The weights are right, the biases are not: a new nn.Linear has random ones."
+    if not (mlp.fc1.weight == 0).any():
+        return "Your MLP returns something else than its input: are its weights still the random ones?"
+    return f"For x = {x[0, 0, 0]:.2f} in channel 0 your MLP returns {result[0, 0, 0]:.2f}."
 
 
 build(
     "5.3",
-    "brightest(embed_dim)",
-    "A weight is large where q · k is. Let the keys and the values be the tokens themselves: which query then gives "
-    "feature 0 of the token, and nothing else?",
-    "Both halves of kv.weight, the keys' and the values', are an identity, and proj is one; no bias. A query along "
-    "feature 0 looks at the right token; the longer it is, the less it looks at the others.",
-    kind=AttentionPool,
-    wanted="a vitnb.AttentionPool",
-    cases=lambda: (((D,), (_leading(N, D),)) for N, D in ((9, 6), (20, 12), (5, 16))),
-    before=_asked_pool,
-    make=lambda own, D: AttentionPool(D, own.num_heads),
-    reference=lambda D: _brightest,
-    mistakes={},
-    otherwise=_other_pool,
-    right="the right token out of 5, 9 and 20, to 1e-3.",
-    tolerance=1e-3,
+    "identity_mlp(D)",
+    "GELU(1) - GELU(-1) is 1, and GELU(2) - GELU(-2) is 2. So one number passes through two hidden units unharmed. "
+    "What must these two units see?",
+    "Give the first layer two units for each channel, one that sees it and one that sees its negative. The second "
+    "layer takes their difference. And a new nn.Linear has random biases.",
+    kind=MLP,
+    wanted="a vitnb.MLP",
+    cases=lambda: (((D,), (fresh(3, 5, D), size)) for D in (7, 4, 12) for size in (1.0, 200.0)),
+    before=_mlp_as_asked,
+    make=lambda mlp, D: _Sized(D, 2 * D),
+    reference=lambda D: lambda x, size: x,
+    mistakes={
+        "Your MLP returns GELU(x): the half that sees -x is missing.": lambda D: _halves(D, second=(1, 0)),
+        "You add the two halves: take their difference.": lambda D: _halves(D, second=(1, 1)),
+        "Your MLP returns -x: one sign is turned round.": lambda D: _halves(D, second=(-1, 1)),
+        "Your MLP returns 2x: both layers take part in the difference, once is enough.": (
+            lambda D: _halves(D, second=(2, -2))
+        ),
+        "Your MLP returns zero for every input: do the two halves cancel?": lambda D: _halves(D, first=(1, 1)),
+    },
+    otherwise=_no_identity,
+    right="mlp(x) = x for 3 widths, on small and on large tokens.",
 )
 
 
-class Repeated(ClsToken):
-    """Written differently, and right."""
-
-    def __init__(self, embed_dim: int):
-        nn.Module.__init__(self)
-        self.cls = nn.Parameter(fresh(1, 1, embed_dim))
-
-    def prepend(self, x: Tensor) -> Tensor:
-        return torch.cat((self.cls.repeat(len(x), 1, 1), x), 1)
-
-
-class LastReadLast(Repeated):
-    """Any place will do, if it is the same twice."""
-
-    def prepend(self, x: Tensor) -> Tensor:
-        return torch.cat((x, self.cls.expand(len(x), -1, -1)), 1)
+class _AddedLast(PreNormBlock):
+    """The same sum in another order, which differs in the last digits."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x[:, -1]
+        branch = self.attention(self.norm1(x))
+        return x + (branch + self.mlp(self.norm2(x + branch)))
 
 
-def _started(kind: type[ClsToken]) -> type[ClsToken]:
-    """The same, whose token starts from random numbers: zeros hide mistakes."""
-
-    def start(self: ClsToken, embed_dim: int) -> None:
-        kind.__init__(self, embed_dim)
-        for parameter in self.parameters():
-            parameter.data = fresh(*parameter.shape)
-
-    return type(kind.__name__, (kind,), {"__init__": start, "__module__": kind.__module__})
+class _WithDropout(PreNormBlock):
+    def __init__(self, embed_dim: int, num_heads: int):
+        super().__init__(embed_dim, num_heads, dropout=0.1, attn_dropout=0.1)
 
 
-def _too_strict(rejected: list[str], missed: list[str]) -> str:
-    if "last" in rejected and "repeated" not in rejected:
-        return "A token may stand first or last, if that is where it is read."
-    if rejected == ["repeated", "last"]:
-        return "A token may start from any numbers, zeros or not, and its parameter may have any name."
-    return "Does it ever say True?" if rejected and not missed else ""
+def _strict(rejected: list[str], missed: list[str]) -> str:
+    if len(missed) == 11:
+        return "Does it look at the shape only?"
+    if "dropout" in rejected and len(rejected) < 3:
+        return "One of the right ones has dropout: is it off?"
+    return "Sums in another order differ in the last digits: do you leave room for that?" if len(rejected) == 1 else ""
 
 
 judge(
     "5.4",
-    "is_cls(Pool)",
-    "Without any block: prepend, then read at once. What must come out, for two unlike pictures? That one question "
-    "finds the token that is put last and read first.",
-    "Three more questions. Is prepend the same in two calls? Is there a parameter? And when the tokens are then "
-    "changed at random, as blocks would, is one of the rows exactly what is read?",
-    right={"the book's": ClsToken, "repeated": Repeated, "last": LastReadLast},
+    "is_pre_norm(Block)",
+    "You have a block that is right: vitnb's. How can two blocks be compared so that only their wiring can make a "
+    "difference? And what must the tokens not be?",
+    "Copy the weights by load_state_dict, after all parameters, gains and biases too, have got random values. And "
+    "dropout must be off.",
+    right={"the book's": PreNormBlock, "another order": _AddedLast, "dropout": _WithDropout},
     wrong={
-        symptom: _started(kind) for symptom, kind in clinic.of(ClsToken).items() if kind is not pool.NewForEachImage
+        symptom: kind
+        for symptom, kind in clinic.of(PreNormBlock).items()
+        if kind not in (wire.NoFirstPlus, wire.NoPlus, wire.NoNorms, wire.BranchesNormedLast)
     },
-    more=_too_strict,
-    accepted="it accepts {right} right cls tokens and sees through {wrong} wrong ones.",
-)
-
-
-class _RowZero(MultiHeadAttention):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x)[:, 0]  # (B, D)
-
-
-def _flagged(N: int, D: int) -> Tensor:
-    """Tokens (3, 1 + N, D) with a flag in feature 0: 1 in the cls token, 0 in the patches.
-
-    The cls token is so close to the mean of the patches in all other features
-    that the flag decides how exact an answer is: a near miss gets the same
-    verdict each time.
-    """
-    x = fresh(3, 1 + N, D)
-    x[:, 0] = x[:, 1:].mean(1) + x[:, 0].clamp(-0.9, 0.9)
-    x[:, :, 0] = torch.arange(1 + N) == 0
-    return x
-
-
-def _other_mean(own: MultiHeadAttention, result: Tensor, target: Tensor, D: int, x: Tensor) -> str:
-    with record_attention(own) as maps:
-        own(x)
-    row = maps[0][:, :, 0]  # (B, h, T)
-    if close(result, x.mean(1), 1e-4):
-        return "The cls token is in your mean: its own weight is 1 / (1 + N), like that of every patch."
-    if close(result, x[:, 1:].sum(1) / x.shape[1], 1e-4):
-        return "The value of the cls token is 0, but it still takes its share of the weight: you divide by 1 + N."
-    # What comes out with exact weights? If that is right, the fault is in the weights, however small.
-    own.__class__ = attend.layer(lambda q, k, v: v[:, :, 1:].mean(2, keepdim=True).expand_as(v))
-    limit = 1e-6 if close(own(x)[:, 0], target, 1e-4) else 1e-3
-    if (row[:, :, 1:].amax(2) - row[:, :, 1:].amin(2)).amax() > limit:
-        return "The patches do not get equal weights in row 0: their scores still depend on what is in them."
-    if row[:, :, 0].amax() > limit:
-        return f"The cls token gets a weight of {row[:, :, 0].amax():.2g} in its own row: 0 is wanted."
-    return "The weights of row 0 are right; what they average is not the patches: see the values, proj and the biases."
-
-
-build(
-    "5.5",
-    "cls_is_mean(embed_dim)",
-    "Values first: which qkv and proj pass the tokens on as they are? Then the weights of row 0: equal for all "
-    "patches, 0 for the cls token itself. Feature 0 tells the two kinds apart.",
-    "Equal scores give equal weights, so the patches' scores may all be 0. The score of the cls token with itself "
-    "must be far below: let q and k both be made of feature 0 alone, with opposite signs.",
-    kind=MultiHeadAttention,
-    wanted="a vitnb.MultiHeadAttention",
-    cases=lambda: (((D,), (_flagged(N, D),)) for N, D in ((7, 6), (16, 12), (3, 10))),
-    make=lambda own, D: _RowZero(D, own.num_heads, qkv_bias=own.qkv.bias is not None),
-    reference=lambda D: lambda x: x[:, 1:].mean(1),
-    mistakes={},
-    otherwise=_other_mean,
-    right="row 0 is the mean of 3, 7 and 16 patches, to 1e-4, and never of the cls token.",
+    one="a block that",
+    more=_strict,
+    accepted="it accepts {right} right blocks and sees through {wrong} wrong ones.",
 )

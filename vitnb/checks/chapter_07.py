@@ -1,113 +1,341 @@
-"""Exercises of chapter 7: the schedule, the loss, the pooling and the weight decay of a training."""
+"""Exercises of chapter 7: what is read, weights by hand, a test for cls tokens, two means beside a cls token."""
 
-import math
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from vitnb.checks.engine import Wrong, call, described, exercise, fresh, number
-from vitnb.checks.kinds import compute
-from vitnb.clinic import train
+from vitnb import clinic
+from vitnb.attention import MultiHeadAttention, record_attention
+from vitnb.checks.engine import Wrong, call, close, described, exercise, fresh, tensor_like, yes_or_no
+from vitnb.checks.kinds import build, compute, judge
+from vitnb.clinic import attend, pool
+from vitnb.pooling import AttentionPool, ClsToken
 from vitnb.vit import ViT, ViTConfig
-
-NO_PEAK = "That is a share of the peak: the peak itself is missing."
-FROM_ZERO = "The first step gets a learning rate of 0: its batch is computed and learns nothing."
-NO_WARMUP = "There is no warm-up: the first steps should climb in a line."
-NO_LINE = "The warm-up is a line through its first and its last step: check both."
-TOO_EARLY = "It is 0 one step too early, so that the last batch learns nothing: the 0 belongs to step == steps."
-
-RISING: dict[str, Callable] = {
-    NO_PEAK: train.forgotten_peak,
-    FROM_ZERO: train.starts_at_zero,
-    NO_WARMUP: train.no_warmup,
-    NO_LINE: train.warmup_below_the_peak,
-}
-FALLING: dict[str, Callable] = {
-    NO_PEAK: train.forgotten_peak,
-    "The cosine runs over all steps instead of those after the warm-up, so the rate jumps where the warm-up ends.": (
-        train.cosine_over_all_steps
-    ),
-    "That is a whole cosine: the rate falls and then climbs back to the peak. Half a cosine is wanted.": (
-        train.whole_cosine
-    ),
-    "That is a straight line down, not a cosine.": train.straight_line,
-    "After the warm-up the rate stays where it is.": train.stays_at_the_peak,
-    TOO_EARLY: train.ends_too_early,
-}
 
 
 @exercise(
     "7.1",
-    "lr_at(step, steps, peak, warmup_steps)",
-    "Two cases. While step < warmup_steps: which share of the peak belongs to step 0, which to step "
-    "warmup_steps - 1? Steps count from 0, shares do not.",
-    "For the rest, first compute how far along you are: a number that is 0 at the end of the warm-up and 1 at step "
-    "== steps. cos(pi * that) goes from 1 to -1: move and scale it to go from 1 to 0.",
-    RISING | FALLING,
+    "logits_move(pool, token, place, attention)",
+    "Two questions for each case. Is the token that was changed read at the end? If it is not, is there a way left "
+    "from it to one that is?",
+    "With pool 'cls' one row is read, with the other two every row. And the only way from one token to another is "
+    "the attention of a block: how many blocks are still to come?",
 )
-def _schedule(answer: Callable) -> str:
-    peak = random.Random().randrange(1, 100) / 1000
-    for steps, warmup in ((40, 7), (23, 0), (31, 1)):
-        cases = [(step, steps, peak, warmup) for step in range(steps)]
-        rates, right = [number(call(answer, *case)) for case in cases], [train.lr_at(*case) for case in cases]
-        off = [step for step in range(steps) if not _near(rates[step], right[step], peak)]
-        if off:
-            share, bound = rates[off[0]] / peak, "high" if rates[off[0]] > right[off[0]] else "low"
-            where = f"Step {off[0]} of {steps}, with {warmup} of warm-up: {share:.3f} of the peak is too {bound}."
-            part = slice(warmup) if off[0] < warmup else slice(warmup, steps)
-            raise Wrong(f"{where} {_schedule_mistake(rates[part], cases[part], off[0] < warmup)}")
-    return "every step of 3 schedules, one of them without warm-up."
+def _moves(answer: Callable) -> str:
+    cases = [
+        (pool, token, place, attention)
+        for pool in ("cls", "mean", "attn")
+        for token in (0, 3)
+        for place in ("before", "after")
+        for attention in (True, False)
+    ]
+    random.Random().shuffle(cases)
+    said = [yes_or_no(call(answer, *case)) for case in cases]
+    for case, moves in zip(cases, said, strict=True):
+        if moves != _really_moves(*case):
+            raise Wrong(_reason(*case, moves))
+    return f"all {len(cases)} cases, compared with models that were really run."
 
 
-def _near(rate: float, other: float, peak: float) -> bool:
-    return abs(rate - other) <= 1e-6 * peak
+@torch.no_grad()
+def _really_moves(pool: str, token: int, place: str, attention: bool) -> bool:
+    """Replace one token by noise in a model with random weights and look."""
+    model = ViT(ViTConfig(img_size=12, embed_dim=12, depth=2, num_heads=2, global_pool=pool)).eval()
+    for parameter in model.parameters():
+        parameter.data = 0.5 * fresh(*parameter.shape)
+    for block in model.blocks:
+        block.attention.proj.weight.mul_(attention)
+        block.attention.proj.bias.mul_(attention)
+    x = fresh(1, 9 + model.pool.num_prefix_tokens, 12)  # (1, T, D), before the last block
+    noise = x.clone()
+    noise[:, token] = fresh(12)
+    last, after = model.blocks[-1], []
+    if place == "before":
+        after = [last(x), last(noise)]
+    else:
+        after = [last(x), last(x)]
+        after[1][:, token] = noise[:, token]
+    a, b = (model.head(model.pool(model.norm(y))) for y in after)  # (1, K)
+    return not close(a, b)
 
 
-def _schedule_mistake(rates: list[float], cases: list[tuple], rising: bool) -> str:
-    """What is wrong with a warm-up, or with what follows it."""
-    peak = cases[0][2]
-    for message, mistake in (RISING if rising else FALLING).items():
-        if all(_near(rate, mistake(*case), peak) for rate, case in zip(rates, cases, strict=True)):
-            return message
-    if not rising:
-        last = "The cosine should be the peak at step == warmup_steps and 0 at step == steps."
-        return TOO_EARLY if _near(rates[-1], 0, peak) else last
-    if rates[0] == 0:
-        return FROM_ZERO
-    return NO_WARMUP if rates[0] > 0.9 * peak or all(_near(rate, rates[0], peak) for rate in rates) else NO_LINE
+def _reason(pool: str, token: int, place: str, attention: bool, said: bool) -> str:
+    case = f"pool={pool!r}, token={token}, place={place!r}, attention={attention}: you say {said}."
+    if pool != "cls":
+        zero = "token 0 is the first patch, and " if token == 0 else ""
+        return f"{case} There is no cls token here: {zero}every token is read."
+    if token == 0:
+        return f"{case} Token 0 is the one that is read."
+    if not attention:
+        return f"{case} Token 0 alone is read, and with attention switched off no patch can reach it."
+    if place == "after":
+        return f"{case} Token 0 alone is read, and no block is left that could carry the patch to it."
+    return f"{case} The attention of the last block is still to come, and token 0 looks at every patch."
 
 
-def _floor(K: int) -> float:
-    """The cross-entropy of the logits 1, 0, 0 ... where the first class is right."""
-    return math.log(math.e + K - 1) - 1
+def _reads(read: Callable[[Tensor], Tensor]) -> type[ClsToken]:
+    """A cls token that reads something else from the tokens (B, 1 + N, D)."""
+    return type("PatchMean", (ClsToken,), {"forward": lambda self, x: read(x)})
 
 
-compute(
+READS = {
+    "The cls token is in your mean: change it alone, and the answer moves.": pool.MeanWithCls,
+    "That is the cls token alone: the patches are wanted.": ClsToken,
+    "You leave out the last patch and keep the cls token.": _reads(lambda x: x[:, :-1].mean(1)),
+    "You take the sum, not the mean.": _reads(lambda x: x[:, 1:].sum(1)),
+    "You sum the patches and divide by 1 + N; there are N of them.": _reads(lambda x: x[:, 1:].sum(1) / x.shape[1]),
+    "You take the largest value of each feature, not the mean.": _reads(lambda x: x[:, 1:].amax(1)),
+}
+
+
+@exercise(
     "7.2",
-    "loss_floor(num_classes)",
-    "The best that such a model can return is 1 for the right class and 0 for the others. The loss takes these K "
-    "numbers for logits: what does its own softmax make of them?",
-    "Write down e to the power of each of these K numbers, for K = 3 first. What share of their sum belongs to the "
-    "right class? Cross-entropy is minus the logarithm of that share.",
-    cases=lambda: ((K,) for K in (10, 2, random.Random().randrange(3, 10), random.Random().randrange(11, 1000), 1000)),
-    reference=_floor,
-    where="For {K} classes you say {said:.3f}. ",
-    words=lambda K: {"K": K},
-    mistakes={
-        "That is the floor for logits, which may lie far apart. Probabilities are at most 1 apart.": lambda K: 0.0,
-        "That is the loss of a model that knows nothing; this one may be certain and right.": math.log,
-        "That is the loss of a class whose probability is 0: the right one may have 1.": lambda K: _floor(K) + 1,
-        "Cross-entropy takes the natural logarithm.": lambda K: _floor(K) / math.log(10),
-    },
-    otherwise=lambda loss, least, K: "No model can reach that." if loss < least else "A model can get below that.",
-    right="5 numbers of classes, to 1e-3.",
+    "PatchMean(embed_dim)",
+    "prepend is that of the chapter's ClsToken, and so is the parameter. Only what is read at the end is new.",
+    "Cut off the row that is no patch, then average over the axis of the tokens: (B, 1 + N, D) becomes (B, N, D), "
+    "then (B, D).",
+    READS,
+)
+def _patch_mean(answer: Callable) -> str:
+    for B, N, D in ((3, 7, 12), (5, 4, 6), (1, 9, 8)):
+        own = _module(call(answer, D), "prepend", "forward")
+        x, z = fresh(B, N, D), fresh(B, 1 + N, D)
+        y = call(own.prepend, x)
+        read = call(own.forward, z)
+        _joined(own, _token(own, D), x, y)
+        right = z[:, 1:].mean(1)
+        if not close(read := tensor_like(read, right), right):
+            found = (message for message, wrong in READS.items() if close(read, wrong(D)(z)))
+            raise Wrong(
+                next(found, f"Your vector is off the mean of the patches by up to {(read - right).abs().max():.2g}.")
+            )
+    if getattr(own, "num_prefix_tokens", None) != 1:
+        raise Wrong("A ViT asks for num_prefix_tokens, to give your token a place in the position table: it is 1.")
+    return "one learned token of shape (1, 1, D) joins the patches, and exactly the patches are averaged."
+
+
+def _module(result: Any, *attributes: str) -> nn.Module:
+    if not isinstance(result, nn.Module):
+        raise Wrong(f"Your function returns {described(result)}: an nn.Module is wanted.")
+    for name in attributes:
+        if not hasattr(result, name):
+            raise Wrong(f"Your {type(result).__name__} has no {name}.")
+    return result
+
+
+def _token(pool: nn.Module, D: int) -> nn.Parameter:
+    parameters = dict(pool.named_parameters())
+    if not parameters:
+        raise Wrong(
+            "named_parameters() is empty: your token is never trained. It must be an nn.Parameter that is assigned to "
+            "self in __init__."
+        )
+    (name, token), *more = parameters.items()
+    if more or token.numel() != D:
+        shapes = ", ".join(f"{name} {tuple(p.shape)}" for name, p in parameters.items())
+        raise Wrong(f"Your parameters are {shapes} for embed_dim={D}: one vector is wanted, shape (1, 1, {D}).")
+    return token
+
+
+def _joined(own: nn.Module, token: nn.Parameter, x: Tensor, y: Any) -> None:
+    """Is y the token and then the patches x, and does the token learn?"""
+    B, N, D = x.shape
+    y = tensor_like(y, x.new_empty(B, 1 + N, D))
+    if not torch.equal(y[:, 1:], x):
+        last = ": your token comes last" if torch.equal(y[:, :-1], x) else ""
+        raise Wrong(f"After prepend, tokens 1 to N are not the patches in their order{last}.")
+    with torch.no_grad():
+        token.copy_(fresh(*token.shape))
+    joined = call(own.prepend, x)
+    if not torch.equal(tensor_like(joined, y)[:, 0], token.detach().reshape(1, D).expand(B, -1)):
+        raise Wrong("Token 0 is not your parameter: whatever training does to it, the model would not notice.")
+    learns = token.requires_grad and joined.requires_grad
+    if not learns or torch.autograd.grad(joined[:, 0].sum(), token, allow_unused=True)[0] is None:
+        raise Wrong(
+            "No gradient reaches your token, so it would never learn: is it detached, joined under no_grad, or without "
+            "requires_grad?"
+        )
+
+
+def _leading(N: int, D: int) -> Tensor:
+    """Tokens (3, N, D): one leads the next by 1 in feature 0 and the others by more.
+
+    The next one is so much like it that feature 0 decides how exact an answer
+    is: a near miss gets the same verdict each time.
+    """
+    x = fresh(3, N, D)
+    x[:, :, 0] = -2 - x[:, :, 0].abs()
+    for image, level in zip(x, (0, 3, -3), strict=True):
+        first, second = random.Random().sample(range(N), 2)
+        image[second] = image[first] + image[second].clamp(-0.4, 0.4)
+        image[first, 0], image[second, 0] = 1, 0
+        image[:, 0] += level
+    return x
+
+
+def _brightest(x: Tensor) -> Tensor:
+    """The token with the most of feature 0, (B, D)."""
+    return x[torch.arange(len(x)), x[:, :, 0].argmax(1)]
+
+
+def _asked_pool(own: AttentionPool, D: int) -> None:
+    shapes = [{name: p.shape for name, p in pool.named_parameters()} for pool in (own, AttentionPool(D, 1))]
+    if shapes[0] != shapes[1]:
+        raise Wrong("query, kv and proj do not have the shapes of AttentionPool(embed_dim, 1).")
+
+
+def _other_pool(own: AttentionPool, result: Tensor, target: Tensor, D: int, x: Tensor) -> str:
+    a = (own.kv(x)[:, :, :D] @ own.query.reshape(D) / D**0.5).softmax(1)  # (B, N), for one head
+    if own.num_heads != 1:
+        return f"Your pooling has {own.num_heads} heads, each with its own query: one is enough."
+    if a.amax() - a.amin() < 1e-3:
+        return "All tokens get the same weight, so you get a mean: the query or the keys are zero."
+    if torch.equal(a.argmax(1), x[:, :, 0].argmin(1)):
+        return "You look at the token with the least of feature 0: the sign is wrong."
+    winner = x[:, :, 0].argmax(1)
+    weight = a[torch.arange(3), winner].amin().item()
+    if not torch.equal(a.argmax(1), winner):
+        return f"You look at another token: the right one gets a weight of {weight:.2f}. Do the keys show feature 0?"
+    if weight < 0.999 or close(own.proj(own.kv(target)[:, D:]), target, 1e-3):
+        return f"You look at the right token, but not only: its weight is {weight:.3f}, the others get the rest."
+    bias = "a bias is added" if own.proj.bias.abs().sum() > 0 else "is proj still random?"
+    return f"You look at the right token alone, and something else comes out: see the values and proj ({bias})."
+
+
+build(
+    "7.3",
+    "brightest(embed_dim)",
+    "A weight is large where q · k is. Let the keys and the values be the tokens themselves: which query then gives "
+    "feature 0 of the token, and nothing else?",
+    "Both halves of kv.weight, the keys' and the values', are an identity, and proj is one; no bias. A query along "
+    "feature 0 looks at the right token; the longer it is, the less it looks at the others.",
+    kind=AttentionPool,
+    wanted="a vitnb.AttentionPool",
+    cases=lambda: (((D,), (_leading(N, D),)) for N, D in ((9, 6), (20, 12), (5, 16))),
+    before=_asked_pool,
+    make=lambda own, D: AttentionPool(D, own.num_heads),
+    reference=lambda D: _brightest,
+    mistakes={},
+    otherwise=_other_pool,
+    right="the right token out of 5, 9 and 20, to 1e-3.",
     tolerance=1e-3,
 )
 
 
-def _random_vit(**config: Any) -> ViT:
+class Repeated(ClsToken):
+    """Written differently, and right."""
+
+    def __init__(self, embed_dim: int):
+        nn.Module.__init__(self)
+        self.cls = nn.Parameter(fresh(1, 1, embed_dim))
+
+    def prepend(self, x: Tensor) -> Tensor:
+        return torch.cat((self.cls.repeat(len(x), 1, 1), x), 1)
+
+
+class LastReadLast(Repeated):
+    """Any place will do, if it is the same twice."""
+
+    def prepend(self, x: Tensor) -> Tensor:
+        return torch.cat((x, self.cls.expand(len(x), -1, -1)), 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, -1]
+
+
+def _started(kind: type[ClsToken]) -> type[ClsToken]:
+    """The same, whose token starts from random numbers: zeros hide mistakes."""
+
+    def start(self: ClsToken, embed_dim: int) -> None:
+        kind.__init__(self, embed_dim)
+        for parameter in self.parameters():
+            parameter.data = fresh(*parameter.shape)
+
+    return type(kind.__name__, (kind,), {"__init__": start, "__module__": kind.__module__})
+
+
+def _too_strict(rejected: list[str], missed: list[str]) -> str:
+    if "last" in rejected and "repeated" not in rejected:
+        return "A token may stand first or last, if that is where it is read."
+    if rejected == ["repeated", "last"]:
+        return "A token may start from any numbers, zeros or not, and its parameter may have any name."
+    return "Does it ever say True?" if rejected and not missed else ""
+
+
+judge(
+    "7.4",
+    "is_cls(Pool)",
+    "Without any block: prepend, then read at once. What must come out, for two unlike pictures? That one question "
+    "finds the token that is put last and read first.",
+    "Three more questions. Is prepend the same in two calls? Is there a parameter? And when the tokens are then "
+    "changed at random, as blocks would, is one of the rows exactly what is read?",
+    right={"the book's": ClsToken, "repeated": Repeated, "last": LastReadLast},
+    wrong={
+        symptom: _started(kind) for symptom, kind in clinic.of(ClsToken).items() if kind is not pool.NewForEachImage
+    },
+    more=_too_strict,
+    accepted="it accepts {right} right cls tokens and sees through {wrong} wrong ones.",
+)
+
+
+class _RowZero(MultiHeadAttention):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[:, 0]  # (B, D)
+
+
+def _flagged(N: int, D: int) -> Tensor:
+    """Tokens (3, 1 + N, D) with a flag in feature 0: 1 in the cls token, 0 in the patches.
+
+    The cls token is so close to the mean of the patches in all other features
+    that the flag decides how exact an answer is: a near miss gets the same
+    verdict each time.
+    """
+    x = fresh(3, 1 + N, D)
+    x[:, 0] = x[:, 1:].mean(1) + x[:, 0].clamp(-0.9, 0.9)
+    x[:, :, 0] = torch.arange(1 + N) == 0
+    return x
+
+
+def _other_mean(own: MultiHeadAttention, result: Tensor, target: Tensor, D: int, x: Tensor) -> str:
+    with record_attention(own) as maps:
+        own(x)
+    row = maps[0][:, :, 0]  # (B, h, T)
+    if close(result, x.mean(1), 1e-4):
+        return "The cls token is in your mean: its own weight is 1 / (1 + N), like that of every patch."
+    if close(result, x[:, 1:].sum(1) / x.shape[1], 1e-4):
+        return "The value of the cls token is 0, but it still takes its share of the weight: you divide by 1 + N."
+    # What comes out with exact weights? If that is right, the fault is in the weights, however small.
+    own.__class__ = attend.layer(lambda q, k, v: v[:, :, 1:].mean(2, keepdim=True).expand_as(v))
+    limit = 1e-6 if close(own(x)[:, 0], target, 1e-4) else 1e-3
+    if (row[:, :, 1:].amax(2) - row[:, :, 1:].amin(2)).amax() > limit:
+        return "The patches do not get equal weights in row 0: their scores still depend on what is in them."
+    if row[:, :, 0].amax() > limit:
+        return f"The cls token gets a weight of {row[:, :, 0].amax():.2g} in its own row: 0 is wanted."
+    return "The weights of row 0 are right; what they average is not the patches: see the values, proj and the biases."
+
+
+build(
+    "7.5",
+    "cls_is_mean(embed_dim)",
+    "Values first: which qkv and proj pass the tokens on as they are? Then the weights of row 0: equal for all "
+    "patches, 0 for the cls token itself. Feature 0 tells the two kinds apart.",
+    "Equal scores give equal weights, so the patches' scores may all be 0. The score of the cls token with itself "
+    "must be far below: let q and k both be made of feature 0 alone, with opposite signs.",
+    kind=MultiHeadAttention,
+    wanted="a vitnb.MultiHeadAttention",
+    cases=lambda: (((D,), (_flagged(N, D),)) for N, D in ((7, 6), (16, 12), (3, 10))),
+    make=lambda own, D: _RowZero(D, own.num_heads, qkv_bias=own.qkv.bias is not None),
+    reference=lambda D: lambda x: x[:, 1:].mean(1),
+    mistakes={},
+    otherwise=_other_mean,
+    right="row 0 is the mean of 3, 7 and 16 patches, to 1e-4, and never of the cls token.",
+)
+
+
+def random_vit(**config: Any) -> ViT:
     """A small ViT whose every parameter is random: at the start zeros and ones would hide mistakes."""
     model = ViT(ViTConfig(patch_size=4, embed_dim=24, depth=2, num_heads=3, **config)).eval()
     for parameter in model.parameters():
@@ -118,7 +346,7 @@ def _random_vit(**config: Any) -> ViT:
 def _mean_cases() -> Iterator[tuple[ViT, Tensor]]:
     # As many patches as features: a mean over the wrong axis then shows in the numbers, not as a wrong shape.
     for K, size, pos_embed in ((7, (12, 32), "learned"), (5, (24, 16), "sincos")):
-        yield _random_vit(img_size=size, in_chans=2, num_classes=K, pos_embed=pos_embed), fresh(3, 2, *size)
+        yield random_vit(img_size=size, in_chans=2, num_classes=K, pos_embed=pos_embed), fresh(3, 2, *size)
 
 
 def _mean_logits(model: ViT, images: Tensor) -> Tensor:
@@ -136,7 +364,7 @@ def _over_the_batch(result: Any, wanted: Tensor, model: ViT, images: Tensor) -> 
 
 
 compute(
-    "7.3",
+    "7.6",
     "mean_logits(model, images)",
     "model.forward_features(images) gives all tokens after the last norm, (B, 1 + N, D). Which one is not a patch?",
     "Average over the axis of the tokens, so that (B, N, D) becomes (B, D); then model.head.",
@@ -166,93 +394,3 @@ compute(
     right="the same logits as the reference for 2 models with random weights, on 3 pictures with height unlike width.",
     tolerance=1e-4,
 )
-
-
-def _names_of(groups: Callable) -> Callable:
-    """The answer of somebody who makes these parameter groups."""
-
-    def answer(model: ViT) -> tuple[list[str], ...]:
-        names = {id(parameter): name for name, parameter in model.named_parameters()}
-        return tuple([names[id(parameter)] for parameter in group["params"]] for group in groups(model, 0.1))
-
-    return answer
-
-
-SPARED = "it is no matrix that multiplies its input, and nothing is gained by pulling it to 0"
-
-
-@exercise(
-    "7.4",
-    "split_parameters(model)",
-    "Print name and shape of each of model.named_parameters(). Weight decay belongs to what multiplies: matrices and "
-    "kernels. How many axes do these have, how many has a bias?",
-    "Two or three parameters have several axes and are still no matrix. Find them by printing the names; the model "
-    "knows their names, too: look at its methods.",
-    {
-        "Your two lists are swapped: the decayed ones come first.": _names_of(train.groups_swapped),
-        "You decay everything, the position table ": _names_of(train.everything_decays),
-        "You decay the position table ": _names_of(train.all_with_axes_decay),
-        "You decay the gain or bias of a norm ": _names_of(train.norms_decay),
-        "You spare the weights of the head ": _names_of(train.head_spared),
-        "You spare the patch projection ": _names_of(train.kernels_spared),
-    },
-)
-def _split(answer: Callable) -> str:
-    for pos_embed, pool in (("learned", "cls"), ("none", "attn"), ("sincos", "mean")):
-        model = _random_vit(img_size=(12, 20), pos_embed=pos_embed, global_pool=pool)
-        decayed, spared = _names(call(answer, model))
-        shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
-        right = {name for name, shape in shapes.items() if len(shape) > 1} - model.no_weight_decay()
-        _each_once(decayed, spared, shapes)
-        if set(spared) == right:
-            raise Wrong("Your two lists are swapped: the decayed ones come first.")
-        if not spared:
-            raise Wrong(f"You decay everything, {_example(decayed, right, shapes)} too: {SPARED}.")
-        if set(decayed) - right:
-            raise Wrong(f"You decay {_example(decayed, right, shapes)}: {SPARED}.")
-        if right - set(decayed):
-            raise Wrong(f"You spare {_example(spared, set(shapes) - right, shapes)}: it multiplies, like any matrix.")
-    return "every parameter of 3 ViTs (cls token, attention and mean pooling) is on its side."
-
-
-def _names(result: Any) -> tuple[list[str], list[str]]:
-    if not isinstance(result, (tuple, list)) or len(result) != 2:
-        raise Wrong(f"Your function returns {described(result)}: two lists of names are wanted, decayed and spared.")
-    try:
-        decayed, spared = map(list, result)
-    except TypeError:
-        raise Wrong("Two lists of names are wanted, decayed and spared.") from None
-    for name in [*decayed, *spared]:
-        if not isinstance(name, str):
-            raise Wrong(f"Your lists hold {described(name)}: the names are wanted, as in named_parameters().")
-    return decayed, spared
-
-
-def _each_once(decayed: list[str], spared: list[str], shapes: dict[str, tuple[int, ...]]) -> None:
-    names = [*decayed, *spared]
-    for name in shapes:
-        if names.count(name) != 1:
-            where = "in neither list" if name not in names else "there more than once"
-            raise Wrong(f"{name} is {where}: each parameter belongs to one side.")
-    if unknown := set(names) - set(shapes):
-        raise Wrong(f"The model has no parameter named {sorted(unknown)[0]!r}.")
-
-
-# In this order: what is most telling comes first.
-KINDS = {
-    "positions.table": "the position table",
-    "pool.token": "the cls token",
-    "pool.query": "the query of the pooling",
-    "norm": "the gain or bias of a norm",
-    "bias": "a bias",
-    "head": "the weights of the head",
-    "patch_embed": "the patch projection",
-}
-
-
-def _example(names: list[str], right: set[str], shapes: dict[str, tuple[int, ...]]) -> str:
-    """Name one parameter that lies on a side where it does not belong."""
-    wrong = [name for name in names if name not in right]
-    found = [(kind, name) for part, kind in KINDS.items() for name in wrong if part in name]
-    kind, name = found[0] if found else ("a matrix", wrong[0])
-    return f"{kind} ({name}, shape {shapes[name]})"

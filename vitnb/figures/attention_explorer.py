@@ -1,4 +1,4 @@
-"""Where each token looks: one row over the picture, every head beside it, raw or rolled out (chapters 03 and 08)."""
+"""Where each token looks: one row over the picture, every head beside it, raw or rolled out (chapters 03 and 11)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

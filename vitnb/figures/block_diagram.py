@@ -1,4 +1,4 @@
-"""Where the norms of a block stand, and what that does to the signal, the gradient and the training (chapter 04)."""
+"""Where the norms of a block stand, and what that does to the signal, the gradient and the training (chapter 05)."""
 
 from typing import Any
 

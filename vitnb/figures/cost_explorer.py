@@ -1,4 +1,4 @@
-"""What a ViT costs, by five numbers: work in matrices and between tokens, maps, weights (chapter 10)."""
+"""What a ViT costs, by five numbers: work in matrices and between tokens, maps, weights (chapter 13)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A trained Vision Transformer that runs where it is read (overview, chapter 08)."""
+"""A trained Vision Transformer that runs where it is read (overview, chapter 11)."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""Where each pooling looks: how much every token counts for the one vector that is read (chapter 05)."""
+"""Where each pooling looks: how much every token counts for the one vector that is read (chapter 07)."""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""One change of the recipe at a time: the curves of stored runs, and what each change is worth (chapter 07)."""
+"""One change of the recipe at a time: the curves of stored runs, and what each change is worth (chapter 10)."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Exercises of chapter 10: products counted, what grows with what, a large batch in small parts."""
+"""Exercises of chapter 13: products counted, what grows with what, a large batch in small parts."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ def _models() -> Iterator[tuple[int, int, int, int]]:
 
 
 compute(
-    "10.1",
+    "13.1",
     "products(T, D, L, r)",
     "Go through one block with a pencil: which matrices multiply each token, and which two products take place between "
     "tokens? The heads share the width, so their number does not matter.",
@@ -80,7 +80,7 @@ def _measured(config: ViTConfig) -> tuple[int, int, int, int]:
 
 
 @exercise(
-    "10.2",
+    "13.2",
     "grows(change)",
     "First ask what the change does to the number of tokens, and whether any matrix becomes larger. The rest follows "
     "from these two.",
@@ -170,7 +170,7 @@ def _other_gradient(result: Tensor, wanted: Tensor, model: nn.Module, images: Te
 
 
 compute(
-    "10.3",
+    "13.3",
     "gradient(model, images, labels, most)",
     "Cut the batch into parts of at most that many pictures. The loss of a part is a mean over its own pictures: how "
     "much must it count in the mean over all?",

@@ -1,6 +1,6 @@
-"""The checks of chapter 10: right answers however written, wrong ones named, predictions measured.
+"""The checks of chapter 13: right answers however written, wrong ones named, predictions measured.
 
-They join the tables of test_checks.py. With their verdicts: pytest tests/test_checks_10.py -k table -s
+They join the tables of test_checks.py. With their verdicts: pytest tests/test_checks_13.py -k table -s
 """
 
 from dataclasses import replace
@@ -12,18 +12,18 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from vitnb import record_attention
-from vitnb.checks.chapter_10 import BASE, GROWTHS, _count
+from vitnb.checks.chapter_13 import BASE, GROWTHS, _count
 from vitnb.vit import ViT
 
-# 10.1 -----------------------------------------------------------------------------------------------------
+# 13.1 -----------------------------------------------------------------------------------------------------
 
 
-@right("10.1")
+@right("13.1")
 def by_formula(T, D, L, r):
     return L * T * D * ((4 + 2 * r) * D + 2 * T)
 
 
-@right("10.1")
+@right("13.1")
 def by_matrices(T, D, L, r):
     block = 0
     for rows, columns in [(3 * D, D), (D, D), (r * D, D), (D, r * D)]:
@@ -32,8 +32,8 @@ def by_matrices(T, D, L, r):
     return torch.tensor(float(L * (block + scores + mix)), dtype=torch.float64)
 
 
-wrong("10.1", "by hand")(lambda T, D, L, r: T * D)
-wrong("10.1", "a number is wanted")(lambda T, D, L, r: str(by_formula(T, D, L, r)))
+wrong("13.1", "by hand")(lambda T, D, L, r: T * D)
+wrong("13.1", "a number is wanted")(lambda T, D, L, r: str(by_formula(T, D, L, r)))
 
 
 def test_the_count_is_what_torch_counts():
@@ -45,7 +45,7 @@ def test_the_count_is_what_torch_counts():
     assert counter.get_total_flops() == 2 * (_count(T, c.embed_dim, c.depth, c.mlp_ratio) + others)
 
 
-# 10.2 -----------------------------------------------------------------------------------------------------
+# 13.2 -----------------------------------------------------------------------------------------------------
 
 TRUE = {
     "double the picture's side": (4, 4, 16, 1),
@@ -62,22 +62,22 @@ def with_changes(**changes):
     return lambda change: table[change]
 
 
-right("10.2")(lambda change: TRUE[change])
-right("10.2")(lambda change: [torch.tensor(factor) for factor in TRUE[change]])
-wrong("10.2", "the blocks see more tokens")(with_changes(side=(2, 2, 4, 1)))
-wrong("10.2", "each row is longer")(with_changes(picture=(2, 2, 4, 1), patch=(2, 2, 4, 1)))
-wrong("10.2", "*and* a column")(with_changes(picture=(4, 4, 4, 1), patch=(4, 4, 4, 1)))
-wrong("10.2", "how many tokens pass")(with_changes(picture=(4, 4, 16, 4), patch=(4, 4, 16, 4)))
-wrong("10.2", "wider on both sides")(with_changes(width=(1, 2, 1, 2)))
-wrong("10.2", "thinner slices")(with_changes(heads=(1, 1, 1, 1)))
+right("13.2")(lambda change: TRUE[change])
+right("13.2")(lambda change: [torch.tensor(factor) for factor in TRUE[change]])
+wrong("13.2", "the blocks see more tokens")(with_changes(side=(2, 2, 4, 1)))
+wrong("13.2", "each row is longer")(with_changes(picture=(2, 2, 4, 1), patch=(2, 2, 4, 1)))
+wrong("13.2", "*and* a column")(with_changes(picture=(4, 4, 4, 1), patch=(4, 4, 4, 1)))
+wrong("13.2", "how many tokens pass")(with_changes(picture=(4, 4, 16, 4), patch=(4, 4, 16, 4)))
+wrong("13.2", "wider on both sides")(with_changes(width=(1, 2, 1, 2)))
+wrong("13.2", "thinner slices")(with_changes(heads=(1, 1, 1, 1)))
 wrong(
-    "10.2", "19 of 20 factors agree with the models. Think again of the numbers in all maps when you double the depth"
+    "13.2", "19 of 20 factors agree with the models. Think again of the numbers in all maps when you double the depth"
 )(with_changes(depth=(1, 2, 1, 2)))
-wrong("10.2", "the numbers in all maps when you double the width")(with_changes(width=(1, 4, 2, 4)))
-wrong("10.2", "the products in the MLPs when you double the picture's side")(
+wrong("13.2", "the numbers in all maps when you double the width")(with_changes(width=(1, 4, 2, 4)))
+wrong("13.2", "the products in the MLPs when you double the picture's side")(
     with_changes(picture=(4, 16, 16, 1), patch=(4, 16, 16, 1))
 )
-wrong("10.2", "four factors are wanted")(lambda change: 4)
+wrong("13.2", "four factors are wanted")(lambda change: 4)
 
 
 def test_the_work_between_tokens_feels_the_square_as_well():
@@ -100,11 +100,11 @@ def test_every_change_is_asked():
 
 
 def test_the_untouched_prediction_is_not_done_yet():
-    assert verdict("10.2", lambda change: dict.fromkeys(GROWTHS, ...)[change]) == (False, "10.2: not done yet.")
-    assert verdict("10.2", lambda change: (..., ..., ..., ...)) == (False, "10.2: not done yet.")
+    assert verdict("13.2", lambda change: dict.fromkeys(GROWTHS, ...)[change]) == (False, "10.2: not done yet.")
+    assert verdict("13.2", lambda change: (..., ..., ..., ...)) == (False, "10.2: not done yet.")
 
 
-# 10.3 -----------------------------------------------------------------------------------------------------
+# 13.3 -----------------------------------------------------------------------------------------------------
 
 
 def slope(model, images, labels, reduction="mean"):
@@ -116,12 +116,12 @@ def parts_of(images, labels, most):
     return list(zip(images.split(most), labels.split(most), strict=True))
 
 
-@right("10.3")
+@right("13.3")
 def by_weight(model, images, labels, most):
     return sum(len(y) / len(labels) * slope(model, x, y) for x, y in parts_of(images, labels, most))
 
 
-@right("10.3")
+@right("13.3")
 def by_backward(model, images, labels, most):
     model.zero_grad()
     for x, y in parts_of(images, labels, most):
@@ -129,22 +129,22 @@ def by_backward(model, images, labels, most):
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
-@right("10.3")
+@right("13.3")
 def one_by_one(model, images, labels, most):
     return torch.stack([slope(model, images[i : i + 1], labels[i : i + 1]) for i in range(len(images))]).mean(0)
 
 
-wrong("10.3", "room for 4 pictures")(lambda model, images, labels, most: slope(model, images, labels))
+wrong("13.3", "room for 4 pictures")(lambda model, images, labels, most: slope(model, images, labels))
 
 
-@wrong("10.3", "an earlier batch")
+@wrong("13.3", "an earlier batch")
 def never_clears(model, images, labels, most):
     for x, y in parts_of(images, labels, most):
         (F.cross_entropy(model(x), y, reduction="sum") / len(labels)).backward()
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
-@wrong("10.3", "set to zero in the loop")
+@wrong("13.3", "set to zero in the loop")
 def clears_in_the_loop(model, images, labels, most):
     for x, y in parts_of(images, labels, most):
         model.zero_grad()
@@ -152,18 +152,18 @@ def clears_in_the_loop(model, images, labels, most):
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
-@wrong("10.3", "pictures are left out")
+@wrong("13.3", "pictures are left out")
 def drops_the_rest(model, images, labels, most):
     whole = [(x, y) for x, y in parts_of(images, labels, most) if len(y) == most] or parts_of(images, labels, most)
     return sum(slope(model, x, y) for x, y in whole) / len(whole)
 
 
-wrong("10.3", "the last 4 pictures are left out")(
+wrong("13.3", "the last 4 pictures are left out")(
     lambda model, x, y, most: sum(slope(model, *part) for part in parts_of(x, y, most)[:-1]) / len(parts_of(x, y, most))
 )
 
 
-wrong("10.3", "times as long")(lambda model, *rest: -by_weight(model, *rest))
-wrong("10.3", "is wanted")(lambda model, *rest: by_weight(model, *rest).tolist())
+wrong("13.3", "times as long")(lambda model, *rest: -by_weight(model, *rest))
+wrong("13.3", "is wanted")(lambda model, *rest: by_weight(model, *rest).tolist())
 
 # ----------------------------------------------------------------------------------------------------------
