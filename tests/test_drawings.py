@@ -4,6 +4,7 @@ python tests/test_drawings.py stores those that pages without cells show.
 """
 
 import re
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -23,6 +24,15 @@ ALL = {
     "legend": drawings.legend,
     "attention": lambda: drawings.attention(Q, K, V),
     "simple_attention": lambda: drawings.simple_attention(V),
+    "patch_to_token": drawings.patch_to_token,
+    "position_heatmap": drawings.position_heatmap,
+    "heads": drawings.heads,
+    "split": drawings.split,
+    "blocks": drawings.blocks,
+    "cls_way": drawings.cls_way,
+    "training_loop": drawings.training_loop,
+    "whole_model": drawings.whole_model,
+    **{f"whole_model {part}": partial(drawings.whole_model, part) for part in drawings.PARTS},
 }
 
 
@@ -41,7 +51,8 @@ def drawing(request):
 
 def test_every_drawing_is_tried():
     functions = {name for name in drawings.__all__ if name[0].islower() and name != "in_page"}
-    assert functions == set(ALL)
+    assert functions == {name.split()[0] for name in ALL}
+    assert all(f"    {name}(" in drawings.__doc__ for name in functions)
 
 
 def test_both_arrangements_are_whole_and_described(drawing):
@@ -67,7 +78,7 @@ def test_colours_are_those_of_the_language_and_follow_the_theme(drawing):
         for part in svg.iter():
             for what, letter in (("fill", "f"), ("stroke", "s")):
                 colour = part.get(what)
-                if colour in (None, "none"):
+                if colour in (None, "none"):  # nothing is drawn
                     continue
                 (name,) = re.findall(rf"\b{letter}-([\w-]+)", part.get("class"))
                 light, dark = _palette.pair(name)
@@ -76,17 +87,31 @@ def test_colours_are_those_of_the_language_and_follow_the_theme(drawing):
                 assert f".vd .{letter}-{name}{{{what}:var(--vd-{name})}}" in css
 
 
-def test_text_stays_readable_on_a_phone_and_inside_the_sheet(drawing):
+def texts(svg):
+    """Every text of an arrangement with its size and, about, where it stands: left, top, right, bottom."""
+    for text in svg.iter(f"{SVG}text"):
+        size, words = float(text.get("font-size")), "".join(text.itertext())
+        length = size * (0.6 if "mono" in text.get("font-family", "") else 0.53) * len(words)
+        x = float(text.get("x")) - {"start": 0, "middle": length / 2, "end": length}[text.get("text-anchor")]
+        y = float(text.get("y"))
+        yield words, size, (x, y - 0.72 * size, x + length, y)
+
+
+def test_words_are_large_enough_and_inside_the_sheet(drawing):
     for svg in arrangements(drawing):
         width, height = float(svg.get("width")), float(svg.get("height"))
-        for text in svg.iter(f"{SVG}text"):
-            size, words = float(text.get("font-size")), "".join(text.itertext())
-            assert size >= 10.5
-            assert all(float(span.get("font-size", 99)) >= 7 for span in text)
-            length = size * 0.52 * len(words)
-            x = float(text.get("x")) - {"start": 0, "middle": length / 2, "end": length}[text.get("text-anchor")]
-            assert -1 <= x <= width - length + 1, f"{words!r} stands outside"
-            assert size / 2 <= float(text.get("y")) <= height, f"{words!r} stands outside"
+        for words, size, (left, top, right, bottom) in texts(svg):
+            assert size >= (11 if width > 344 else 10), f"{words!r} is too small"
+            assert left >= 0 and right <= width and top >= 0 and bottom <= height, f"{words!r} stands outside"
+
+
+def test_no_words_stand_on_others(drawing):
+    for svg in arrangements(drawing):
+        seen = list(texts(svg))
+        for i, (words, _, a) in enumerate(seen):
+            for others, _, b in seen[:i]:
+                apart = a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+                assert apart, f"{words!r} stands on {others!r}"
 
 
 def test_the_same_drawing_twice_is_the_same_bytes_and_has_no_id_to_clash(drawing):
@@ -118,6 +143,58 @@ def test_simple_attention_divides_by_nothing():
     assert " ".join(f"{v:.2f}" for v in weights.flatten().tolist()) in words
     assert " ".join(f"{v:.2f}" for v in (weights @ V).flatten().tolist()) in words
     assert "√" not in words and "√" not in drawing.alt
+
+
+def test_the_token_is_what_the_convolution_gives():
+    torch.manual_seed(0)
+    convolution = torch.nn.Conv2d(1, 3, 4, 4, bias=False)
+    token = convolution(data.boot()[None] / 255).flatten(2)[0, :, 30].tolist()
+    drawing = drawings.patch_to_token(convolution.weight.flatten(1), patch=30)
+    assert "patch 30" in numbers(drawing) and "Patch 30" in drawing.alt
+    assert [word for word in numbers(drawing) if re.fullmatch(r"−?\d\.\d\d", word)][-3:] == [
+        f"{v:.2f}".replace("-", "−") for v in token
+    ]
+
+
+@pytest.mark.parametrize("weight, patch", [(torch.zeros(4, 15), 0), (torch.zeros(7, 16), 0), (None, 49), (None, -1)])
+def test_another_patch_or_weight_is_refused(weight, patch):
+    with pytest.raises(ValueError, match="weight must be|patch must be"):
+        drawings.patch_to_token(weight, patch)
+
+
+def test_the_sum_of_tokens_and_positions_is_drawn():
+    table = torch.tensor([[1.0, 0.0], [0.0, -1.0]])
+    tokens = torch.tensor([[0.0, 1.0]])
+    wide, _ = arrangements(drawings.position_heatmap(table, tokens))
+    grounds = [path.get("class") for path in wide.iter(f"{SVG}path") if path.get("shape-rendering")]
+    assert grounds == ["f-paper", "f-token-8", "f-paper", "f-position-8", "f-soft-8", "f-paper", "f-token-8"]
+    with pytest.raises(ValueError, match="up to 64"):
+        drawings.position_heatmap(torch.zeros(65, 4))
+
+
+def test_the_right_split_keeps_every_token_in_every_head():
+    x = torch.arange(12)
+    words = [word for word in numbers(drawings.split()) if word.isdigit()]
+    right = x.view(3, 2, 2).transpose(0, 1).flatten().tolist()  # (h, T, d)
+    wrong = x.view(2, 3, 2).flatten().tolist()
+    assert list(map(int, words)) == [*range(12), *right, *wrong]
+
+
+def test_every_part_of_the_map_leads_to_its_chapter():
+    for svg in arrangements(drawings.whole_model()):
+        links = [a.get("href").removesuffix(".html") for a in svg.iter(f"{SVG}a")]
+        assert set(links) == set(drawings.PARTS)
+        assert all(a.get("aria-label").startswith("Chapter on") for a in svg.iter(f"{SVG}a"))
+        assert not [a for link in svg.iter(f"{SVG}a") for a in link.iter(f"{SVG}a") if a is not link]
+    unlinked = drawings.in_page(drawings.whole_model().svg, lambda chapter: None)
+    assert "<a " not in unlinked and ElementTree.fromstring(unlinked) is not None
+
+
+def test_you_are_here_once_and_only_if_asked():
+    assert "you are here" not in numbers(drawings.whole_model())
+    assert numbers(drawings.whole_model("heads")).count("you are here") == 1
+    with pytest.raises(ValueError, match="here must be one of 'patchify'"):
+        drawings.whole_model("03-attention")
 
 
 @pytest.mark.parametrize(

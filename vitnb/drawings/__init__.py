@@ -42,6 +42,26 @@ arrow, ...), 720 units wide if wide and else 344; no text below 11 units.
 
 from vitnb.drawings._sheet import Drawing, Sheet, in_page
 from vitnb.drawings.attending import attention, simple_attention
+from vitnb.drawings.embedding import patch_to_token, position_heatmap
+from vitnb.drawings.heads import heads, split
 from vitnb.drawings.language import legend
+from vitnb.drawings.map import PARTS, whole_model
+from vitnb.drawings.wiring import blocks, cls_way, training_loop
 
-__all__ = ["Drawing", "Sheet", "attention", "in_page", "legend", "simple_attention"]
+__all__ = [
+    "PARTS",
+    "Drawing",
+    "Sheet",
+    "attention",
+    "blocks",
+    "cls_way",
+    "heads",
+    "in_page",
+    "legend",
+    "patch_to_token",
+    "position_heatmap",
+    "simple_attention",
+    "split",
+    "training_loop",
+    "whole_model",
+]

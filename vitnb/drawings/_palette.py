@@ -40,9 +40,13 @@ def mix(colour: str, ground: str, share: float) -> str:
 def pair(name: str) -> tuple[str, str]:
     """Return a colour's (light, dark): of a kind, of the kit, or a shade such as "token-3" (0 is the paper).
 
+    "pixel-0" to "pixel-255" are the grays of an image, the same in both.
+
     Raises: ValueError for a name that the language does not have.
     """
     kind, _, level = name.partition("-")
+    if kind == "pixel" and level in map(str, range(256)):
+        return (f"#{int(level):02x}" + f"{int(level):02x}" * 2,) * 2
     known = SHARED | KINDS
     if kind not in known or (level and level not in map(str, range(LEVELS + 1))):
         raise ValueError(f"colour is {name!r}: use one of {', '.join(known)}, or a shade such as 'token-{TINT}'")

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from xml.sax.saxutils import escape, quoteattr
 
 import torch
@@ -23,7 +24,8 @@ NARROW = '<svg class="vd vd-narrow"'
 RESPONSIVE = (
     "<style>.vd-page svg{display:block;max-width:100%;height:auto;margin:0 auto}.vd-page .vd-narrow{display:none}"
     "@media(max-width:600px){.vd-page .vd-wide{display:none}.vd-page .vd-narrow{display:block}}"
-    ".vd a:hover rect,.vd a:focus-visible rect{stroke-width:3}</style>"
+    ".vd a{text-decoration:none}.vd a:focus-visible{outline:3px solid currentColor;outline-offset:2px}"
+    ".vd a:hover rect,.vd a:focus-visible rect{stroke-width:2.5}</style>"
 )
 
 
@@ -169,6 +171,11 @@ class Sheet:
         ends = "" if cap == "butt" else f' stroke-linecap="{cap}"'
         self.parts.append(f'<path d="{d}" {self.paint(fill, stroke, width, dash)} stroke-linejoin="round"{ends}/>')
 
+    def target(self, place: Place) -> None:
+        """Nothing to be seen, but all of the place can be clicked."""
+        x, y, w, h = map(n, (place.x, place.y, place.w, place.h))
+        self.parts.append(f'<rect x="{x}" y="{y}" width="{w}" height="{h}" fill="none" pointer-events="all"/>')
+
     def circle(self, x: float, y: float, r: float, fill: str | None, stroke: str | None, width: float = 1.5) -> None:
         """A circle around (x, y)."""
         self.parts.append(f'<circle cx="{n(x)}" cy="{n(y)}" r="{n(r)}" {self.paint(fill, stroke, width)}/>')
@@ -240,7 +247,7 @@ class Sheet:
         ring: int | None = None,
         size: float = 12,
     ) -> Place:
-        """Numbers in cells, the darker the larger; what is below zero is gray.
+        """Numbers in cells, shaded by their size; what is below zero is gray. Pixels have their own gray.
 
         values (R, C); rows and columns are labels; top is the size that gets the
         strongest shade, by default the largest here; ring outlines one row.
@@ -251,14 +258,19 @@ class Sheet:
         top = top or values.abs().max().item() or 1.0
         place = Place(x, y, C * w, R * h)
         words = written(values)
-        for i, row in enumerate(values.tolist()):
-            for j, value in enumerate(row):
-                level = min(LEVELS, round(LEVELS * abs(value) / top))
-                shade = "paper" if not level else f"{kind if value > 0 else 'soft'}-{level}"
-                spot = Place(x + j * w, y + i * h, w, h)
-                self.rect(spot, shade, None if numbers is None else "line", width=1)
-                if numbers:
-                    self.text(spot.cx, spot.cy, words[i][j], size=size)
+        size_in = min(size, w / (0.61 * max(len(word) for row in words for word in row)))
+        shades = [[self.shade(kind, value, top) for value in row] for row in values.tolist()]
+        self.cells(place, shades)
+        lines = "".join(f"M{n(x + j * w)} {n(y)}v{n(R * h)}" for j in range(1, C))
+        lines += "".join(f"M{n(x)} {n(y + i * h)}h{n(C * w)}" for i in range(1, R))
+        if lines and min(cell) >= 13:
+            self.path(lines, "line", 1)
+        for i, row in enumerate(words if numbers else []):
+            for j, word in enumerate(row):
+                ink = "ink"
+                if shades[i][j].startswith("pixel"):  # the better of the two is always good enough
+                    ink = "pixel-255" if int(shades[i][j][6:]) < 118 else "pixel-0"
+                self.text(x + (j + 0.5) * w, y + (i + 0.5) * h, word, ink, size_in)
         self.rect(place, None, kind, rx=2, width=2, dash=DASHES.get(kind))
         for i, label in enumerate(rows):
             self.text(x - 7, y + (i + 0.5) * h, label, "soft", size, "end")
@@ -267,6 +279,27 @@ class Sheet:
         if ring is not None:
             self.rect(Place(x - 1.5, y + ring * h - 1.5, C * w + 3, h + 3), None, "ink", rx=3, width=2.4)
         return place
+
+    def shade(self, kind: str, value: float, top: float) -> str:
+        """The colour of a number's cell: a patch has its own grays, else stronger is farther from zero."""
+        if kind == "patch":
+            return f"pixel-{round(255 * min(1.0, max(0.0, value / top)))}"
+        level = min(LEVELS, round(LEVELS * abs(value) / top))
+        return "paper" if not level else f"{kind if value > 0 else 'soft'}-{level}"
+
+    def cells(self, place: Place, shades: Sequence[Sequence[str]]) -> None:
+        """The grounds of a matrix, one path a colour, equal neighbours in one piece."""
+        w, h = place.w / len(shades[0]), place.h / len(shades)
+        pieces = {}
+        for i, row in enumerate(shades):
+            j = 0
+            for shade, run in groupby(row):
+                length = len(list(run))
+                corner = f"M{n(place.x + j * w)} {n(place.y + i * h)}"
+                pieces.setdefault(shade, []).append(f"{corner}h{n(length * w)}v{n(h)}h{n(-length * w)}z")
+                j += length
+        for shade, paths in sorted(pieces.items()):
+            self.parts.append(f'<path d="{"".join(paths)}" {self.paint(shade, None)} shape-rendering="crispEdges"/>')
 
     def vector(
         self, x: float, y: float, values: Tensor, kind: str, cell: tuple[float, float] = (14, 14), **kwargs: object
