@@ -209,26 +209,37 @@ def each_slide(page):
         yield slide
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_every_slide_fits_and_is_accessible(show, name, dark):
-    page, watch = show(f"{name}.html", dark=dark)
-    assert page.locator("html").get_attribute("data-theme") == ("dark" if dark else "light")
+def assert_colours(page, theme):
+    assert page.locator("html").get_attribute("data-theme") == theme
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert paper == ("rgb(20, 24, 30)" if dark else "rgb(255, 255, 255)")
+    assert paper == ("rgb(20, 24, 30)" if theme == "dark" else "rgb(255, 255, 255)")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_slide_fits_and_is_accessible(show, name):
+    """In both colours, and whatever its live figures show."""
+    page, watch = show(f"{name}.html")
+    assert_colours(page, "light")
     assert page.locator(".math").count() == page.locator(".math > mjx-container").count()
     assert page.locator("mjx-merror, [data-mjx-error]").count() == 0
     for number, slide in enumerate(each_slide(page)):
         assert slide.evaluate(STICKS_OUT) == []
         assert slide.evaluate(SMALLEST) >= 14
-        watch.assert_clean()  # before axe, which reads the style sheets once more, from other places
-        assert_sound(page, "section.present" if number else None, colours_only=dark)  # what is around it, once
+        for theme in ("light", "dark"):
+            assert_colours(page, theme)
+            part = "section.present" if number else None  # what is around it, once
+            assert_sound(page, part, colours_only=theme == "dark")
+            page.keyboard.press("d")
+        for slider in slide.locator(".vf input[type=range]:visible").all():
+            slider.press("End")
+        for choice in slide.locator(".vf").get_by_role("radio").all()[:20]:
+            choice.click()
+            assert slide.evaluate(STICKS_OUT) == []
+    watch.assert_clean()
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
-def test_keys_lead_from_the_first_slide_to_the_last(show, name, from_file):
-    page, watch = show(f"{name}.html", from_file=from_file)
+def assert_keys_lead_through(page):
+    """From the first slide to the last, fragment by fragment, and back."""
     titles = page.locator(".slides h1, .slides h2")
     expect(titles.first).to_be_visible()
     fragments = page.locator(".fragment").count()
@@ -238,13 +249,14 @@ def test_keys_lead_from_the_first_slide_to_the_last(show, name, from_file):
     assert page.evaluate("Reveal.isLastSlide()")
     page.keyboard.press("Home")
     expect(titles.first).to_be_visible()
-    watch.assert_clean()
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
-def test_live_figures_answer_and_have_the_keys_while_they_have_the_focus(show, name, from_file):
-    page, watch = show(f"{name}.html", from_file=from_file)
+def test_keys_lead_through_and_are_a_live_figures_while_it_has_the_focus(show, name, from_file):
+    page, watch = show(f"{name}.html", from_file=from_file, dark=from_file)
+    assert_colours(page, "dark" if from_file else "light")
+    assert_keys_lead_through(page)
     woken = 0
     for slide in each_slide(page):
         number = page.evaluate("Reveal.getIndices().h")
@@ -266,18 +278,6 @@ def test_live_figures_answer_and_have_the_keys_while_they_have_the_focus(show, n
             page.keyboard.press("PageDown")  # a presenter's remote control turns the slide from within a figure, too
             assert page.evaluate("Reveal.getIndices().h") == number + 1
     assert woken == page.locator(".live-figure").count() > 0
-    watch.assert_clean()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_live_figures_fit_whatever_they_show(show, name):
-    page, watch = show(f"{name}.html")
-    for slide in each_slide(page):
-        for slider in slide.locator(".vf input[type=range]:visible").all():
-            slider.press("End")
-        for choice in slide.locator(".vf").get_by_role("radio").all()[:20]:
-            choice.click()
-            assert slide.evaluate(STICKS_OUT) == []
     watch.assert_clean()
 
 
