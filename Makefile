@@ -15,10 +15,11 @@ book: .venv/ready
 slides: book
 	@$(BIN)/python tools/print_slides.py
 
-# loadfile keeps a notebook's cells in one process and in order; the notebooks, which take longest, start first.
-# One thread each: two processes with two threads each train three times slower on two cores.
+# loadfile keeps a notebook's cells in one process and in order; tests/conftest.py says which files start first.
+# One process more than cores, because page tests wait. One thread each: on two cores two processes with two threads
+# each train three times slower.
 test: lint book
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest book tests $(NBVAL) -n 2 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest book tests $(NBVAL) -n 3 --dist loadfile --no-loadscope-reorder
 
 # What failed, once more, with a trace of each page test that fails again.
 traces: .venv/ready

@@ -33,6 +33,17 @@ HARMLESS = (
     "Access to font at 'file:",  # the theme preloads icon fonts, which Chromium refuses from the disk; icons still show
     "Failed to load resource",  # recorded with its address in `missing` or `foreign`
 )
+# Several processes take file after file in the order of collection: of these no one may be left alone at the end.
+LONG = (
+    "test_torchrun.py",
+    "test_pages.py",
+    "test_slides.py",
+    "test_figures_race.py",
+    "test_figures_quiz.py",
+    "test_figures_livevit.py",
+    "test_jupyterlab.py",
+    "test_jax.py",
+)
 expect.set_options(timeout=30_000)
 
 
@@ -83,6 +94,12 @@ class Watch:
 def pytest_configure(config: pytest.Config) -> None:
     """Traces lie where git ignores them. `make traces` asks for some: they make a page test slower by half."""
     config.option.output = str(TRACES / os.environ.get("PYTEST_XDIST_WORKER", "main"))  # emptied when a process starts
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files of tests come first, then the notebooks, then all others."""
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONG)))  # else as they were
 
 
 @pytest.fixture(scope="session")
