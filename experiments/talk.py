@@ -9,13 +9,11 @@ the second also two bugs that nobody sees in the accuracy.
 from dataclasses import asdict, replace
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from experiments.common import clothes
 from vitnb import MultiHeadAttention, ViT, ViTConfig
 from vitnb.clinic import attend
-from vitnb.data import Dataset
+from vitnb.data import Dataset, pairs
 from vitnb.progress import ProgressBar
 from vitnb.recipe import Recipe
 from vitnb.training import fit
@@ -49,42 +47,6 @@ def build(config: ViTConfig, arm: str, seed: int) -> ViT:
     for block in model.blocks:
         block.attention.__class__ = TASKS["single"][arm]
     return model
-
-
-def thumbnails(images: Tensor, labels: Tensor, n: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Put two pictures side by side, half as large; label 1 if they are of the same kind, as every second pair is.
-
-    Either side alone tells nothing: each kind is as frequent among the pairs alike as among the others.
-
-    Shapes: images (N, 1, 28, 28), labels (N,) -> (n, 1, 14, 28), (n,).
-    """
-    generator = torch.Generator().manual_seed(seed)
-    members = [(labels == kind).nonzero()[:, 0] for kind in range(int(labels.max()) + 1)]
-    same = torch.arange(n) % 2  # (n,)
-    left = torch.randint(len(members), (n,), generator=generator)
-    other = (left + torch.randint(1, len(members), (n,), generator=generator)) % len(members)
-    kinds = torch.stack([left, torch.where(same == 1, left, other)], dim=1)  # (n, 2)
-    index = torch.empty(n, 2, dtype=torch.long)
-    for kind, places in enumerate(members):
-        wanted = kinds == kind  # (n, 2)
-        index[wanted] = places[torch.randint(len(places), (int(wanted.sum()),), generator=generator)]
-    small = F.avg_pool2d(images[index][:, :, 0].float(), 2).byte()  # (n, 2, 14, 14)
-    return torch.cat([small[:, :1], small[:, 1:]], dim=3), same
-
-
-def pairs(data: Dataset, n: int, n_test: int = 4000) -> Dataset:
-    """The task of the two thumbnails, as a dataset with two classes."""
-    train = thumbnails(data.train_images, data.train_labels, n, seed=0)
-    test = thumbnails(data.test_images, data.test_labels, n_test, seed=1)
-    return replace(
-        data,
-        train_images=train[0],
-        train_labels=train[1],
-        test_images=test[0],
-        test_labels=test[1],
-        classes=("different", "same"),
-        name=f"pairs of {data.name}",
-    )
 
 
 def tasks() -> dict[str, tuple[ViTConfig, Dataset]]:

@@ -135,6 +135,43 @@ def load(name: str = "fashion_mnist", root: str | Path | None = None, device: st
     return dataset if device is None else dataset.to(device)
 
 
+def pairs(data: Dataset, n: int, n_test: int = 4000) -> Dataset:
+    """Pairs of images side by side, half as large, with two classes: of different kinds, or of the same.
+
+    Every second pair is of one kind, and either side alone tells nothing: each
+    kind is as frequent among the pairs that match as among the others.
+
+    Shapes: images (N, 1, H, W) -> (n, 1, H/2, W).
+    """
+    train = _side_by_side(data.train_images, data.train_labels, n, seed=0)
+    test = _side_by_side(data.test_images, data.test_labels, n_test, seed=1)
+    return replace(
+        data,
+        train_images=train[0],
+        train_labels=train[1],
+        test_images=test[0],
+        test_labels=test[1],
+        classes=("different", "same"),
+        name=f"pairs of {data.name}",
+    )
+
+
+def _side_by_side(images: Tensor, labels: Tensor, n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Shapes: images (N, 1, H, W), labels (N,) -> (n, 1, H/2, W), (n,)."""
+    generator = torch.Generator().manual_seed(seed)
+    members = [(labels == kind).nonzero()[:, 0] for kind in range(int(labels.max()) + 1)]
+    same = torch.arange(n) % 2  # (n,)
+    left = torch.randint(len(members), (n,), generator=generator)
+    other = (left + torch.randint(1, len(members), (n,), generator=generator)) % len(members)
+    kinds = torch.stack([left, torch.where(same == 1, left, other)], dim=1)  # (n, 2)
+    index = torch.empty(n, 2, dtype=torch.long)
+    for kind, places in enumerate(members):
+        wanted = kinds == kind  # (n, 2)
+        index[wanted] = places[torch.randint(len(places), (int(wanted.sum()),), generator=generator)]
+    small = F.avg_pool2d(images[index][:, :, 0].float(), 2).byte()  # (n, 2, H/2, W/2)
+    return torch.cat([small[:, :1], small[:, 1:]], dim=3), same
+
+
 def sample_image(size: int = 224) -> Tensor:
     """The photograph that matplotlib carries (Grace Hopper, 1984), cut to a square.
 

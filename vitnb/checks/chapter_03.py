@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitnb.checks.engine import Wrong, call, exercise, fresh, tensor_like
+from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, tensor_like
 from vitnb.checks.kinds import compute, parts
 from vitnb.clinic import attend
 
@@ -144,3 +144,132 @@ def _opinions_mistake(sums: Tensor, same: float, different: float) -> str:
         f"{case}: {100 * same:.0f} % of those of one kind, {100 * different:.0f} % of the others. It can be all of the "
         "first and half of the second."
     )
+
+
+class _Cross(nn.Module):
+    """Cross-attention as it should be; its wrong versions change one step."""
+
+    def __init__(self, dim: int, context_dim: int, head_dim: int):
+        super().__init__()
+        self.query = nn.Linear(dim, head_dim)
+        self.key, self.value = (nn.Linear(context_dim, head_dim) for _ in "kv")
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT / q.shape[-1] ** 0.5  # (B, T, S)
+
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return scores.masked_fill(~valid[:, None], -math.inf).softmax(-1)
+
+    def forward(self, x: Tensor, context: Tensor, valid: Tensor) -> Tensor:
+        weights = self.weights(self.scores(self.query(x), self.key(context)), valid)
+        return weights @ self.value(context)  # (B, T, d)
+
+
+class _Undivided(_Cross):
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT
+
+
+class _DividedByWidth(_Cross):
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT / q.shape[-1]
+
+
+class _Unmasked(_Cross):
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return scores.softmax(-1)
+
+
+class _MaskTurnedRound(_Cross):
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return super().weights(scores, ~valid)
+
+
+class _MaskedAfter(_Cross):
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return scores.softmax(-1) * valid[:, None]
+
+
+class _MaskedByZero(_Cross):
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return scores.masked_fill(~valid[:, None], 0).softmax(-1)
+
+
+class _OverQueries(_Cross):
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return scores.softmax(1) * valid[:, None]
+
+
+class _KeysMixed(_Cross):
+    def forward(self, x: Tensor, context: Tensor, valid: Tensor) -> Tensor:
+        k = self.key(context)
+        return self.weights(self.scores(self.query(x), k), valid) @ k
+
+
+CROSS_MISTAKES: dict[str, Callable] = {
+    "The scores are not divided by the root of head_dim.": _Undivided,
+    "The scores are divided by head_dim itself: its root is wanted.": _DividedByWidth,
+    "The padding gets weight: valid changes nothing.": _Unmasked,
+    "The mask is turned round: only the padding gets weight.": _MaskTurnedRound,
+    "The mask comes after the softmax: what the padding would have got is lost, and rows sum to less than 1.": (
+        _MaskedAfter
+    ),
+    "The padding has the score 0, and e to the power of 0 is 1: it still gets weight.": _MaskedByZero,
+    "The softmax runs over the tokens that ask: the rows do not sum to 1.": _OverQueries,
+    "You mix the keys, not the values.": _KeysMixed,
+}
+
+
+@exercise(
+    "3.4",
+    "CrossAttention(dim, context_dim, head_dim)",
+    "Three linear layers. Which of the two inputs goes into which, and how many features has each? The scores are then "
+    "(B, T, S).",
+    "valid has shape (B, S), and every token of x meets the same padding: where does the new axis belong? What must a "
+    "score be so that its weight is exactly 0 after the softmax?",
+    CROSS_MISTAKES,
+)
+def _cross_attention(answer: Callable) -> str:
+    for B, T, S, *sizes in ((2, 5, 7, 12, 20, 6), (3, 9, 4, 8, 5, 11)):
+        layer = call(answer, *sizes)
+        if not isinstance(layer, nn.Module):
+            raise Wrong(f"Your class makes {described(layer)}: an nn.Module is wanted.")
+        if not any(True for _ in layer.parameters()):
+            raise NotDone
+        for name, wanted in zip(("query", "key", "value"), (sizes[0], sizes[1], sizes[1]), strict=True):
+            _linear(layer, name, wanted, sizes[2])
+        x, context, valid = fresh(B, T, sizes[0]), fresh(B, S, sizes[1]), torch.ones(B, S, dtype=torch.bool)
+        valid[0, S - 2 :] = valid[1, 1] = False
+        result = call(layer.eval(), x, context, valid)
+        with torch.no_grad():
+            right = _as_linear(_Cross, layer, sizes)(x, context, valid)
+            result = tensor_like(result, right)
+            if close(result, right, 1e-4):
+                continue
+            for message, kind in CROSS_MISTAKES.items():
+                if close(result, _as_linear(kind, layer, sizes)(x, context, valid), 1e-4):
+                    raise Wrong(message)
+        raise Wrong(
+            f"Your result is off by up to {(result - right).abs().max():.2g}. Do queries come from x, keys and values "
+            "from the context?"
+        )
+    return "2 sizes, against F.scaled_dot_product_attention's formula with a mask; T and S differ."
+
+
+def _linear(layer: nn.Module, name: str, inputs: int, outputs: int) -> None:
+    part = getattr(layer, name, None)
+    if not isinstance(part, nn.Linear):
+        found = "there is none" if part is None else f"layer.{name} is {described(part)}"
+        raise Wrong(f"A linear layer named {name} is wanted: {found}.")
+    if (part.in_features, part.out_features) != (inputs, outputs):
+        raise Wrong(
+            f"layer.{name} goes from {part.in_features} to {part.out_features} features: from {inputs} to {outputs} is "
+            "wanted."
+        )
+
+
+def _as_linear(kind: type[_Cross], layer: nn.Module, sizes: list[int]) -> _Cross:
+    """A layer of this kind with the linear layers of the reader's."""
+    own = kind(*sizes)
+    own.query, own.key, own.value = layer.query, layer.key, layer.value
+    return own
