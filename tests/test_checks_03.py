@@ -9,7 +9,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from answers import RIGHT, right, wrong
+from answers import RIGHT, right, verdict, wrong
+from torch import nn
 from torch.nn import functional as F
 
 from vitnb.checks import chapter_03
@@ -92,6 +93,72 @@ wrong("3.3", "has shape (10, 10)")(lambda K: (10 * torch.eye(K), torch.zeros(K))
 wrong("3.3", "the pair (f, g) is wanted")(lambda K: torch.arange(K)[:, None] + 0.5 - torch.arange(K))
 wrong("3.3", "a torch tensor is wanted")(lambda K: (list(range(K)), [0.5 - k for k in range(K)]))
 
+# 3.4 ------------------------------------------------------------------------------------------------------
+
+
+class ByTheFusedKernel(nn.Module):
+    """Cross-attention by torch's own function, without biases."""
+
+    def __init__(self, dim, context_dim, head_dim):
+        super().__init__()
+        self.query = nn.Linear(dim, head_dim, bias=False)
+        self.key, self.value = (nn.Linear(context_dim, head_dim, bias=False) for _ in range(2))
+
+    def mask(self, valid):
+        return valid[:, None]  # True: attend
+
+    def forward(self, x, context, valid):
+        return F.scaled_dot_product_attention(
+            self.query(x), self.key(context), self.value(context), attn_mask=self.mask(valid)
+        )
+
+
+class ByLoop(ByTheFusedKernel):
+    """The context without its padding, image after image."""
+
+    def forward(self, x, context, valid):
+        out = []
+        for one, seen, real in zip(x, context, valid, strict=True):
+            q, k, v = self.query(one), self.key(seen[real]), self.value(seen[real])
+            out.append((q @ k.T / q.shape[-1] ** 0.5).softmax(1) @ v)
+        return torch.stack(out)
+
+
+class BothFromX(ByTheFusedKernel):
+    def forward(self, x, context, valid):
+        return self.query(x)
+
+
+class MaskOverQueries(ByTheFusedKernel):
+    def mask(self, valid):
+        return valid[:, :, None]
+
+
+class OtherNames(nn.Module):
+    def __init__(self, dim, context_dim, head_dim):
+        super().__init__()
+        self.W_Q, self.W_K, self.W_V = (nn.Linear(n, head_dim) for n in (dim, context_dim, context_dim))
+
+
+class KeysFromX(ByTheFusedKernel):
+    def __init__(self, dim, context_dim, head_dim):
+        super().__init__(context_dim, dim, head_dim)
+
+
+class OneValue(ByTheFusedKernel):
+    def forward(self, x, context, valid):
+        return super().forward(x, context, valid)[:, :1]
+
+
+right("3.4")(ByTheFusedKernel)
+right("3.4")(ByLoop)
+wrong("3.4", "Do queries come from x")(BothFromX)
+wrong("3.4", "Your function raises RuntimeError")(MaskOverQueries)
+wrong("3.4", "A linear layer named query is wanted")(OtherNames)
+wrong("3.4", "from 20 to 6 features: from 12 to 6 is wanted")(KeysFromX)
+wrong("3.4", "(2, 5, 6) is wanted")(OneValue)
+wrong("3.4", "an nn.Module is wanted")(lambda *sizes: torch.zeros(sizes))
+
 
 @pytest.mark.parametrize("K", [2, 3, 4])
 def test_no_sum_of_two_opinions_is_right_on_more_than_three_of_four_pairs(K):
@@ -130,3 +197,13 @@ def test_the_division_makes_a_row_flatter_in_the_products_and_keeps_it_from_satu
         assert saturated.any() == (divisor == 1)
         assert ((a * (1 - a)).sum(-1)[saturated] < 0.1).all()
     assert steep[1] > steep[d**0.5]
+
+
+def test_an_empty_class_is_not_done():
+    class CrossAttention(nn.Module):
+        def __init__(self, dim, context_dim, head_dim):
+            super().__init__()
+
+        def forward(self, x, context, valid): ...
+
+    assert verdict("3.4", CrossAttention) == (False, "3.4: not done yet.")

@@ -199,45 +199,63 @@ QUIZZES = {
     ],
     "03": [
         Question(
-            "In the scores, row i holds what token i asks of all tokens. Somebody writes `softmax(dim=-2)` where "
-            "`dim=-1` should stand. What is the effect?",
+            "Row i of the scores holds the products of query i with all keys. Somebody writes `softmax(dim=-2)` "
+            "instead of `dim=-1`. What is the effect?",
             {
                 "None, because the matrix of scores is symmetric.": (
-                    "It is not: queries and keys are different vectors, so what token 0 asks of token 1 is not what "
-                    "token 1 asks of token 0. Compare both scores in “Query, key, value”."
+                    "It is not: queries and keys are different vectors, so token 0 scores token 1 differently from how "
+                    "token 1 scores token 0. Compare the two in “Third attempt: queries, keys and values”."
                 ),
                 "The shapes no longer fit, and the next product raises an error.": (
-                    "A softmax keeps the shape over either axis, so everything runs. “The wrong axis” prints it, "
-                    "with positive weights and nothing to complain about."
+                    "A softmax over either axis keeps the shape, so everything runs. “Over which axis does the "
+                    "softmax run?” tries it."
                 ),
                 "The model learns nothing, which the training shows at once.": (
-                    "It trains to an accuracy that looks ordinary, 75.5 % against 77.4 %, unless a right program "
-                    "stands beside it. See “Predict, then run”."
+                    "It trains, and its accuracy looks ordinary unless a correct model stands beside it. See the "
+                    "plot in “Does attention matter?”."
                 ),
-                "Columns sum to 1 and rows do not: one token takes in more than a whole, another less.": (
-                    "Now the tokens that ask compete for each token that is asked. The output is no longer an "
-                    "average of values, and one line tests it: does every row sum to 1?"
+                "Columns sum to 1 and rows do not, so the output is no longer an average of the values.": (
+                    "Some outputs come out too large, others too small, and one line tests it: does every row sum to 1?"
                 ),
             },
-            right="Columns sum to 1 and rows do not: one token takes in more than a whole, another less.",
+            right="Columns sum to 1 and rows do not, so the output is no longer an average of the values.",
         ),
         Question(
-            "Twelve heads of width d = 64 share D = 768 features. By what are the scores divided, and why?",
+            "Tokens have D = 768 features, queries and keys have d = 64. By what are the scores divided, and why?",
             {
                 "By √768, because a token has 768 features.": (
-                    "A score is the product of one head's query and key, and those have 64 numbers. With √D the rows "
-                    "decide less than with √d: they attend to 188 of 196 tokens instead of 120 in “Why divide?”."
+                    "A score is the dot product of a query and a key, and those have 64 numbers. How wide the token is "
+                    "from which they were made does not matter for it."
                 ),
                 "By √64, because a score is a sum of 64 products.": (
-                    "With 64 independent products of variance 1 the score has standard deviation √64. Divided by it, "
-                    "the start does not depend on how wide the heads are."
+                    "64 independent products of variance 1 have a sum with standard deviation √64. Divided by it, the "
+                    "scores do not grow with the width of the queries."
                 ),
                 "By anything, since the softmax makes each row sum to 1 again.": (
-                    "The rows always sum to 1, but the divisor decides how even they are. Undivided, a row in “Why "
-                    "divide?” attends to about 2 of 196 tokens, and over a quarter of the rows are saturated."
+                    "The rows always sum to 1, but the divisor decides how even they are. “Why divide by √d?” counts "
+                    "the rows in which one token takes nearly everything."
                 ),
             },
             right="By √64, because a score is a sum of 64 products.",
+        ),
+        Question(
+            "A token of the shaft has a vertical edge and should attend to tokens with a horizontal edge. Why can "
+            "attention by similarity, `softmax(x @ x.T) @ x`, not do that?",
+            {
+                "It has no softmax over the right axis.": (
+                    "It has one. The trouble is with the scores, before any softmax: see “Second attempt: attend to "
+                    "similar tokens”."
+                ),
+                "A token can only look for what it is itself, because its query is its key.": (
+                    "With W_Q and W_K of their own, a token can look for something that it does not have, and it need "
+                    "not attend most to itself."
+                ),
+                "It gives every token the same vector.": (
+                    "That is what the plain average does, in “First attempt: the average”. Similarity gives each token "
+                    "weights of its own."
+                ),
+            },
+            right="A token can only look for what it is itself, because its query is its key.",
         ),
     ],
     "04": [

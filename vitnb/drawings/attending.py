@@ -63,6 +63,7 @@ def _sheet(steps: dict[str, Tensor], row: int, names: list[str], learned: bool, 
     T, d = steps["q"].shape
     one, two, three = ("query", "key", "value") if learned else ("token",) * 3
     left, gap = (206, 42) if wide else (28, 20)
+    left += 6 * max(0, max(map(len, names)) - 2)  # room for the tokens' names
     end = 708 if wide else 340
     w = min(48, (end - left - 2 * gap) / (2 * T + max(d, steps["v"].shape[1] * 2 - T)))
     h, size = (32, 13) if wide else (28, 10.5)
