@@ -713,7 +713,7 @@ MISTAKES = {
     "4: no token selected": [cell(f"{VIT}:no-token-test", r"def gives_one_vector_an_image")],
     "4: no bias in any map": [cell(f"{HEADS}:proj-bias-count", r"4 \* 512\*\*2")],
     "4: no last norm": [cell(f"{DEPTH}:b9c8e26d", r"\.norm\)")],
-    "4: masks that images do not need": [cell(f"{ATTENTION}:mask-code", r"valid_lens.*masked_fill.*softmax")],
+    "4: masks that images do not need": [cell(f"{ATTENTION}:mask-code", r"valid.*masked_fill.*softmax")],
 }
 
 
