@@ -449,3 +449,17 @@ IMAGE, LABEL = torch.zeros(3, 1, 4, 4), torch.zeros(3, dtype=torch.long)
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_pairs_match_every_second_time_and_neither_side_tells_alone():
+    K, n = 4, 4000
+    kinds = torch.arange(K).repeat(5)
+    images = (kinds + 1)[:, None, None, None].expand(-1, 1, 6, 8).to(torch.uint8)  # the gray says the kind
+    pairs = data.pairs(data.Dataset(images, kinds, images, kinds, tuple("abcd")), n, 20)
+    assert pairs.train_images.shape == (n, 1, 3, 8) and len(pairs.test_labels) == 20
+    left, right = pairs.train_images[:, 0, 0, 0].long() - 1, pairs.train_images[:, 0, 0, -1].long() - 1
+    assert torch.equal(pairs.train_labels, (left == right).long())
+    assert torch.equal(pairs.train_labels, torch.arange(n) % 2)
+    for side in (left, right):
+        share = torch.bincount(side[left == right], minlength=K) / torch.bincount(side, minlength=K)
+        assert (share - 0.5).abs().max() < 0.06
