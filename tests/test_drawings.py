@@ -5,9 +5,12 @@ python tests/test_drawings.py stores those that pages without cells show.
 
 import re
 from functools import partial
+from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import nbformat
 import pytest
 import torch
 
@@ -167,7 +170,7 @@ def test_the_sum_of_tokens_and_positions_is_drawn():
     tokens = torch.tensor([[0.0, 1.0]])
     wide, _ = arrangements(drawings.position_heatmap(table, tokens))
     grounds = [path.get("class") for path in wide.iter(f"{SVG}path") if path.get("shape-rendering")]
-    assert grounds == ["f-paper", "f-token-8", "f-paper", "f-position-8", "f-soft-8", "f-paper", "f-token-8"]
+    assert grounds == ["f-paper", "f-token-8x", "f-paper", "f-position-8x", "f-soft-8x", "f-paper", "f-token-8x"]
     with pytest.raises(ValueError, match="up to 64"):
         drawings.position_heatmap(torch.zeros(65, 4))
 
@@ -231,6 +234,34 @@ def test_words_stand_out_from_every_ground(kind, theme):
         assert contrast(_palette.pair(f"{kind}-{level}")[theme], ink) >= 4.5, f"{kind}-{level}"
 
 
+# What a colour becomes for readers who lack one kind of cone, on linear RGB (Machado, Oliveira and Fernandes 2009)
+BLINDNESS = {
+    "none": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+XYZ = [[0.4339, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1094, 0.8727]]  # of the white point
+
+
+def lab(colour, blindness):
+    """A colour in CIE L*a*b*, where 2.3 is a difference that is just seen side by side."""
+    rgb = torch.tensor([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = torch.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = torch.tensor(XYZ) @ (torch.tensor(BLINDNESS[blindness]) @ linear).clamp(0, 1)
+    x, y, z = torch.where(xyz > 0.008856, xyz ** (1 / 3), 7.787 * xyz + 16 / 116)
+    return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("blindness", BLINDNESS)
+def test_colour_blind_readers_tell_the_kinds_apart(blindness, theme):
+    kinds = ["token", "cls", "position", "query", "key", "value", "weights", "mlp"]
+    for one, other in combinations(kinds, 2):
+        far = (lab(_palette.pair(one)[theme], blindness) - lab(_palette.pair(other)[theme], blindness)).norm()
+        assert far >= (12 if {one, other} <= {"query", "key", "value"} else 5), f"{one} and {other}: {far:.1f}"
+
+
 @pytest.mark.parametrize("name", ["tokens", "token-9", "token-x", "#fff", ""])
 def test_another_colour_is_refused(name):
     with pytest.raises(ValueError, match="use one of"):
@@ -241,6 +272,32 @@ def test_the_boot_is_the_first_test_image():
     boot = data.boot()
     assert boot.shape == (1, 28, 28) and boot.dtype == torch.uint8
     assert (int(boot.sum()), int(boot.max()), int(boot[0, 20, 17])) == (33456, 255, 255)
+
+
+@pytest.mark.parametrize("number", ["03-", "11-", ""])
+def test_a_drawing_leads_to_the_chapter_whatever_its_number(number):
+    from drawings_inline import InlineDrawings  # pytest knows where it is
+
+    docs = {"book/index", f"book/{number}attention", "book/solutions/03-attention", "book/attention-maps"}
+    builder = SimpleNamespace(get_relative_uri=lambda here, there: f"{here} to {there}")
+    page = SimpleNamespace(
+        env=SimpleNamespace(found_docs=docs, docname="book/index"), app=SimpleNamespace(builder=builder)
+    )
+    address = partial(InlineDrawings.address, page)
+    assert address("attention") == f"book/index to book/{number}attention"
+    assert address("heads") == "#"
+
+
+def test_a_cell_that_shows_a_drawing_needs_no_other_words():
+    import notebooks
+
+    def faults(svg):
+        shown = nbformat.v4.new_output("execute_result", {"image/svg+xml": svg}, execution_count=1)
+        cell = nbformat.v4.new_code_cell("draw()", execution_count=1, outputs=[shown])
+        return notebooks.faults(nbformat.v4.new_notebook(cells=[cell]), "one.ipynb")
+
+    assert not [fault for fault in faults(drawings.legend().svg) if "alt" in fault]
+    assert [fault for fault in faults("<svg></svg>") if "alt" in fault]
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in STORED.glob("*.svg")))

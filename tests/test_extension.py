@@ -27,6 +27,8 @@ $$ <!-- (eq-n) -->
 
 Equation [(N)](#eq-n), [this section](#sec-two), [a file](https://github.com/OWNER/REPO/blob/main/README.md).
 
+![The legend](assets/drawings/legend.svg)
+
 <!-- :::{exercise} Softmax
 :label: ex-one
 -->
@@ -119,6 +121,8 @@ def test_build_follows_a_fork_and_shows_hidden_myst(tmp_path):
     assert "Exercise 1" in html and 'id="ex-one"' in html
     assert 'href="#equation-eq-n"' in html
     assert 'href="#sec-two"' in html
+    inside = re.findall(r'<svg class="vd vd-(\w+)"', html)
+    assert inside == ["wide", "narrow"] and "<p><div" not in html  # the drawing itself, once for phones
     mathjax = tmp_path / "_build" / "html" / "_static" / "mathjax"
     assert (mathjax / "tex-chtml-full.js").exists()
     assert list(mathjax.glob("output/chtml/fonts/woff-v2/*.woff"))

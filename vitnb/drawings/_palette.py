@@ -11,23 +11,24 @@ SHARED = {
         r"--vf-(\w+): light-dark\((#\w{6}), (#\w{6})\)", KIT.read_text(encoding="utf-8")
     )
 }
-# What is drawn, and its colour. Position, key and the rest have hues of their own, far apart for
-# colour-blind readers too; each kind has a mark besides (see legend), so no drawing needs the colour.
+# What is drawn, and its colour. Hue and lightness differ, so that colour-blind readers can tell them apart, too;
+# each kind has a mark besides (see legend), so no drawing needs the colour.
 KINDS = {
     "patch": SHARED["soft"],
     "token": SHARED["blue"],
     "cls": SHARED["mark"],
-    "position": ("#00707c", "#5fd0dd"),
+    "position": ("#005a66", "#8ae6ee"),
     "query": SHARED["pink"],
-    "key": ("#7a6200", "#e3c84d"),
+    "key": ("#665200", "#f3e07a"),
     "value": SHARED["green"],
-    "weights": ("#6a4fb3", "#bba7f7"),
+    "weights": ("#54359c", "#cdbfff"),
     "norm": ("#55585e", "#b3b7be"),
     "mlp": ("#7b4a2d", "#dca583"),
     "logits": ("#44474d", "#c4c8cf"),
 }
 LEVELS = 8  # shades of a kind: 1 is a hint of it, 8 the strongest that still carries text
-STRONGEST = {"light": 0.58, "dark": 0.42}
+STRONGEST = {"light": 0.58, "dark": 0.38}
+BARE = 0.9  # the strongest shade of cells without text, "token-8x"
 TINT = 2  # the shade that fills a box
 
 
@@ -40,20 +41,21 @@ def mix(colour: str, ground: str, share: float) -> str:
 def pair(name: str) -> tuple[str, str]:
     """Return a colour's (light, dark): of a kind, of the kit, or a shade such as "token-3" (0 is the paper).
 
-    "pixel-0" to "pixel-255" are the grays of an image, the same in both.
+    "pixel-0" to "pixel-255" are the grays of an image, the same in both;
+    "token-3x" is for cells without text, which may be stronger.
 
     Raises: ValueError for a name that the language does not have.
     """
     kind, _, level = name.partition("-")
     if kind == "pixel" and level in map(str, range(256)):
         return (f"#{int(level):02x}" + f"{int(level):02x}" * 2,) * 2
-    known = SHARED | KINDS
-    if kind not in known or (level and level not in map(str, range(LEVELS + 1))):
+    known, bare = SHARED | KINDS, level.endswith("x")
+    if kind not in known or (level and level.removesuffix("x") not in map(str, range(LEVELS + 1))):
         raise ValueError(f"colour is {name!r}: use one of {', '.join(known)}, or a shade such as 'token-{TINT}'")
     if not level:
         return known[kind]
     return tuple(
-        mix(colour, paper, int(level) / LEVELS * share)
+        mix(colour, paper, int(level.removesuffix("x")) / LEVELS * (BARE if bare else share))
         for colour, paper, share in zip(known[kind], SHARED["paper"], STRONGEST.values(), strict=True)
     )
 

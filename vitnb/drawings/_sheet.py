@@ -24,7 +24,8 @@ NARROW = '<svg class="vd vd-narrow"'
 RESPONSIVE = (
     "<style>.vd-page svg{display:block;max-width:100%;height:auto;margin:0 auto}.vd-page .vd-narrow{display:none}"
     "@media(max-width:600px){.vd-page .vd-wide{display:none}.vd-page .vd-narrow{display:block}}"
-    ".vd a{text-decoration:none}.vd a:focus-visible{outline:3px solid currentColor;outline-offset:2px}"
+    ".vd a~.vd-hint{display:inline}.vd a{text-decoration:none}"
+    ".vd a:focus-visible{outline:3px solid currentColor;outline-offset:2px}"
     ".vd a:hover rect,.vd a:focus-visible rect{stroke-width:2.5}</style>"
 )
 
@@ -176,6 +177,12 @@ class Sheet:
         x, y, w, h = map(n, (place.x, place.y, place.w, place.h))
         self.parts.append(f'<rect x="{x}" y="{y}" width="{w}" height="{h}" fill="none" pointer-events="all"/>')
 
+    def hint(self, x: float, y: float, words: str) -> None:
+        """Words about links: they show only where links work."""
+        self.parts.append('<g class="vd-hint" display="none">')
+        self.text(x, y, words, "soft", 12)
+        self.parts.append("</g>")
+
     def circle(self, x: float, y: float, r: float, fill: str | None, stroke: str | None, width: float = 1.5) -> None:
         """A circle around (x, y)."""
         self.parts.append(f'<circle cx="{n(x)}" cy="{n(y)}" r="{n(r)}" {self.paint(fill, stroke, width)}/>')
@@ -259,7 +266,7 @@ class Sheet:
         place = Place(x, y, C * w, R * h)
         words = written(values)
         size_in = min(size, w / (0.61 * max(len(word) for row in words for word in row)))
-        shades = [[self.shade(kind, value, top) for value in row] for row in values.tolist()]
+        shades = [[self.shade(kind, value, top, numbers) for value in row] for row in values.tolist()]
         self.cells(place, shades)
         lines = "".join(f"M{n(x + j * w)} {n(y)}v{n(R * h)}" for j in range(1, C))
         lines += "".join(f"M{n(x)} {n(y + i * h)}h{n(C * w)}" for i in range(1, R))
@@ -280,12 +287,12 @@ class Sheet:
             self.rect(Place(x - 1.5, y + ring * h - 1.5, C * w + 3, h + 3), None, "ink", rx=3, width=2.4)
         return place
 
-    def shade(self, kind: str, value: float, top: float) -> str:
+    def shade(self, kind: str, value: float, top: float, text: bool = True) -> str:
         """The colour of a number's cell: a patch has its own grays, else stronger is farther from zero."""
         if kind == "patch":
             return f"pixel-{round(255 * min(1.0, max(0.0, value / top)))}"
         level = min(LEVELS, round(LEVELS * abs(value) / top))
-        return "paper" if not level else f"{kind if value > 0 else 'soft'}-{level}"
+        return "paper" if not level else f"{kind if value > 0 else 'soft'}-{level}{'' if text else 'x'}"
 
     def cells(self, place: Place, shades: Sequence[Sequence[str]]) -> None:
         """The grounds of a matrix, one path a colour, equal neighbours in one piece."""

@@ -129,13 +129,14 @@ def _project_narrow(sheet: Sheet, pixels: Tensor, weight: Tensor, token: Tensor,
 def position_heatmap(table: Tensor | None = None, tokens: Tensor | None = None) -> Drawing:
     """Draw token + position = sum as heat maps: a row a token, a column a feature.
 
-    By default a sin-cos table of a 4 x 4 grid and tokens that are all alike
-    but for their features, so that the sums differ by position alone.
+    By default the sin-cos table of a 4 x 4 grid, its waves short enough for so
+    few tokens to show them, and tokens that are all alike, so that the sums
+    differ by position alone.
 
     Shapes: table (T, D), tokens (T, D) or (1, D), with T and D up to 64.
     Raises: TypeError or ValueError for other tensors.
     """
-    table = sincos_table((4, 4), 16)[0] if table is None else float_tensor("table", table, 2, "(T, D)")
+    table = sincos_table((4, 4), 16, temperature=10)[0] if table is None else float_tensor("table", table, 2, "(T, D)")
     T, D = table.shape
     if tokens is None:
         tokens = torch.randn(1, D, generator=torch.Generator().manual_seed(3))
@@ -169,11 +170,6 @@ def _position_heatmap(table: Tensor, tokens: Tensor, wide: bool) -> Sheet:
         sheet.text(place.cx, y - 11, "(N, D)", "soft", 12 if wide else 11, mono=True)
         x, y = (x + size + 40, y) if wide else (x, y + tall + 84)
     bottom = y + tall if wide else y - 84
-    left, size = (34, 12) if wide else (92, 11)
-    sheet.arrow((left, bottom + 18), (left + 30, bottom + 18))
-    sheet.text(left + 38, bottom + 18, "features", "soft", size, "start")
-    sheet.arrow((left - 16, y if wide else 54), (left - 16, (y if wide else 54) + 30))
-    if not wide:
-        sheet.text(left - 26, 54 + 16, "tokens", "soft", size, "end")
-    sheet.height = bottom + 36
+    sheet.text(sheet.width / 2, bottom + 24, "each row is a token, each column a feature", "soft", 12)
+    sheet.height = bottom + 46
     return sheet

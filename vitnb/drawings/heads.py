@@ -27,11 +27,11 @@ def _random(seed: int, rows: int, columns: int) -> Tensor:
     return 0.25 + 0.75 * torch.rand(rows, columns, generator=torch.Generator().manual_seed(seed))
 
 
-def _cut(sheet: Sheet, place: Place, kind: str, cell: float) -> None:
-    """Thick lines between the heads."""
+def _cut(sheet: Sheet, place: Place, cell: float) -> None:
+    """Gaps between the heads."""
     for i in range(1, H):
         x = place.x + i * d * cell
-        sheet.path(f"M{x:.1f} {place.y:.1f}V{place.bottom:.1f}", kind, 2)
+        sheet.path(f"M{x:.1f} {place.y - 1:.1f}V{place.bottom + 1:.1f}", "paper", 4)
 
 
 def _head(sheet: Sheet, x: float, y: float, i: int, cell: float, sources: list[Tensor]) -> Place:
@@ -71,7 +71,7 @@ def _heads_wide(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet.text(636, 44, "(B, T, D)", "soft", 12, mono=True)
     for i, (kind, values) in enumerate(zip(NAMES, sources, strict=True)):
         place = sheet.matrix(38, y + 20 + i * 90, values, kind, (cell, cell), numbers=False, top=1)
-        _cut(sheet, place, kind, cell)
+        _cut(sheet, place, cell)
         sheet.text(place.x - 10, place.cy, kind[0], kind, 14, "end", 700, mono=True)
     middle = y + 20 + 90 + T * cell / 2
     sheet.arrow((168, middle), (202, middle))
@@ -85,7 +85,7 @@ def _heads_wide(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet.arrow((532, middle), (568, middle))
     sheet.text(549, middle - 12, "merge", "soft", 12)
     place = sheet.matrix(576, middle - T * cell / 2, mixed, "value", (cell, cell), numbers=False, top=1)
-    _cut(sheet, place, "value", cell)
+    _cut(sheet, place, cell)
     sheet.arrow((place.cx, place.bottom + 6), (place.cx, place.bottom + 34))
     box = sheet.box(Place(place.cx - 50, place.bottom + 36, 100, 32), "linear")
     sheet.arrow((place.cx, box.bottom + 2), (place.cx, box.bottom + 34))
@@ -97,7 +97,7 @@ def _heads_narrow(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet, cell, step = Sheet(344, 642), 12, 62
     for i, (kind, values) in enumerate(zip(NAMES, sources, strict=True)):
         place = sheet.matrix(13 + i * 111, 44, values, kind, (cell, cell), numbers=False, top=1)
-        _cut(sheet, place, kind, cell)
+        _cut(sheet, place, cell)
         sheet.text(place.cx, 28, kind[0], kind, 14, weight=700, mono=True)
     sheet.arrow((172, 90), (172, 128))
     sheet.text(160, 106, "split", "soft", 12, "end")
@@ -113,7 +113,7 @@ def _heads_narrow(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet.text(160, y + 18, "merge", "soft", 12, "end")
     sheet.text(184, y + 18, "(B, h, T, d) → (B, T, D)", "soft", 10.5, "start", mono=True)
     place = sheet.matrix(172 - D * cell / 2, y + 46, mixed, "value", (cell, cell), numbers=False, top=1)
-    _cut(sheet, place, "value", cell)
+    _cut(sheet, place, cell)
     sheet.arrow((172, place.bottom + 6), (172, place.bottom + 32))
     box = sheet.box(Place(122, place.bottom + 34, 100, 32), "linear")
     sheet.arrow((172, box.bottom + 2), (172, box.bottom + 32))

@@ -83,7 +83,8 @@ def _whole_model(here: str | None, wide: bool) -> Sheet:
     for x0, y0, x1, y1 in corners:
         sheet.path(f"M{x0} {y0}L{x1} {y1}", "soft", 1, dash="3 4")
     _open_block(chart, panel, size)
-    sheet.height = max(bottom, panel.bottom) + 20
+    sheet.height = max(bottom, panel.bottom) + 42
+    sheet.hint(panel.cx, sheet.height - 20, "Each part leads to its chapter.")
     if here:
         chart.frame(here)
     return sheet
@@ -149,7 +150,7 @@ def _spine(chart: _Map, cx: float, size: float) -> tuple[float, Place]:
 def _open_block(chart: _Map, panel: Place, size: float) -> None:
     """One block, drawn open."""
     sheet, stream, x = chart.sheet, panel.x + 58, panel.x + 100
-    w, cx = 130, panel.x + 165
+    w, cx = 118, panel.x + 159
     with chart.part("pre-norm-post-norm", panel):
         sheet.rect(panel, "paper", "soft", 10, 1.2, dash="3 4")
         sheet.text(panel.x + 20, panel.y + 26, "one block", size=14, anchor="start", weight=700)
@@ -167,8 +168,8 @@ def _open_block(chart: _Map, panel: Place, size: float) -> None:
             y += 164
         sheet.text(stream + 14, panel.bottom - 22, "(B, T, D)", size=size, anchor="start", mono=True)
     top = panel.y + 126
-    with chart.part("heads", Place(x + w + 6, top - 4, 40, 50)):
-        sheet.lines(x + w + 26, top + 21, ["× h", "heads"], 11.5, colour="weights", weight=700)
+    with chart.part("heads", Place(x + w + 14, top - 6, 46, 54)):
+        sheet.lines(x + w + 37, top + 21, ["× h", "heads"], 11.5, colour="weights", weight=700)
     with chart.part("attention", Place(x - 6, top - 6, w + 12, 54)):
         for i in (2, 1, 0):
             sheet.rect(Place(x + 4 * i, top + 4 * i, w - 8, 34), "weights-2", "weights", 6)
