@@ -238,6 +238,7 @@ def test_digits_are_learned_in_the_page_by_keyboard_alone(live):
         page.keyboard.press("Tab")
     page.keyboard.press("Space")
     expect(figure.get_by_role("radio", name="yours", exact=True)).to_be_checked()
+    expect(figure.get_by_role("button", name="Train", exact=True)).to_be_enabled()  # else the key would pass it by
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(figure.get_by_role("button", name="Stop")).to_be_focused()
