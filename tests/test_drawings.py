@@ -14,7 +14,7 @@ import nbformat
 import pytest
 import torch
 
-from vitnb import data, drawings
+from vitnb import ViTConfig, data, drawings
 from vitnb.drawings import _palette
 
 STORED = Path(__file__).resolve().parents[1] / "book" / "assets" / "drawings"  # for pages that run no cell
@@ -207,11 +207,37 @@ def test_you_are_here_once_and_only_if_asked():
         (torch.zeros(5, 2), torch.zeros(5, 2), torch.zeros(5, 2), 1, "2 or 3 tokens"),
         (Q, K, V, 3, "row is 3"),
         (Q[0], K, V, 1, "2 dimensions"),
+        (Q, K, V[:, 0], 1, "2 dimensions"),
     ],
 )
 def test_attention_refuses_with_words(q, k, v, row, message):
     with pytest.raises(ValueError, match=message):
         drawings.attention(q, k, v, row)
+
+
+def test_names_stand_at_the_rows_and_columns():
+    drawing = drawings.attention(Q, K, V, row=0, names=("cls", "a", "b"))
+    assert numbers(drawing).count("cls") == 5 and "of token cls" in drawing.alt
+    with pytest.raises(ValueError, match="3 of up to 3 letters"):
+        drawings.attention(Q, K, V, names=("left", "a", "b"))
+
+
+def test_numbers_that_do_not_fit_lose_decimals_not_size():
+    drawing = drawings.attention(100 * Q - 0.123, K, V)
+    test_words_are_large_enough_and_inside_the_sheet(drawing)
+    wide, narrow = ([words for words, _, _ in texts(svg)] for svg in arrangements(drawing))
+    assert "−100.12" in wide and "−100.12" not in narrow and "−100" in narrow
+
+
+def test_the_letters_have_the_sizes_of_the_default_model():
+    page = (STORED.parents[1] / "legend.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\w+(?:, W)?) \|.*\| (.*) \|$", page, re.MULTILINE))
+    c = ViTConfig()
+    assert (rows["C"], rows["H, W"], rows["p"]) == (str(c.in_chans), f"{c.img_size}, {c.img_size}", str(c.patch_size))
+    patches = (c.img_size // c.patch_size) ** 2
+    assert (rows["N"], rows["T"]) == (str(patches), str(patches + 1))
+    sizes = c.embed_dim, c.num_heads, c.embed_dim // c.num_heads, c.depth, c.num_classes
+    assert tuple(rows[letter] for letter in "DhdLK") == tuple(map(str, sizes))
 
 
 def luminance(colour):

@@ -6,6 +6,7 @@ The letters of every shape comment:
     C  channels                 p     side of a patch in pixels
     N  patches of an image      T     tokens: N, or 1 + N with a cls token
     D  width of a token         h     attention heads
+    d  width of a head, D / h   L     blocks
     K  classes
 """
 

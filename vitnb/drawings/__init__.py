@@ -15,7 +15,7 @@ mystnb.figure.name.
 The drawings, with what they need:
 
     legend()                        what each colour, edge and mark means
-    whole_model(here=None)          the book's map; here="attention" says "you are here"
+    whole_model(here=None)          the book's map; here="attention", or another of PARTS, says "you are here"
     patch_to_token()                image -> patch -> vector -> projection -> token
     position_heatmap(table=None)    token + position = sum, as heat maps
     attention(q, k, v, row=1)       q k^T, scaled, softmax, mix of v, with every number
@@ -37,7 +37,8 @@ The language. A kind of thing has its colour, and an edge or a mark besides:
 
 Arrows carry shapes in the letters of vitnb. To draw something new: a function
 draw(wide) that fills a Sheet (vector, matrix, tokens, image_patches, box,
-arrow, ...), 720 units wide if wide and else 344; no text below 11 units.
+arrow, ...), 720 units wide if wide and else 344; no text below 10 units.
+The boot in them is data.boot().
 """
 
 from vitnb.drawings._sheet import Drawing, Sheet, in_page

@@ -20,6 +20,7 @@ SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 # A mark beside the colour: how a kind's edge is drawn. A solid line where nothing stands.
 DASHES = {"position": "2 2.5", "key": "6 3", "value": "1.5 2.5 6 2.5"}
+SMALLEST = 10  # no text is smaller
 NARROW = '<svg class="vd vd-narrow"'
 RESPONSIVE = (
     "<style>.vd-page svg{display:block;max-width:100%;height:auto;margin:0 auto}.vd-page .vd-narrow{display:none}"
@@ -65,9 +66,9 @@ def n(value: float) -> str:
     return f"{round(float(value), 2) + 0.0:.2f}".rstrip("0").rstrip(".")
 
 
-def written(values: Tensor) -> list[list[str]]:
-    """Write numbers (R, C) for their cells: with as many decimals as one of them needs, two at most; a true minus."""
-    rows = [[round(value, 2) + 0.0 for value in row] for row in values.tolist()]
+def written(values: Tensor, most: int = 2) -> list[list[str]]:
+    """Write numbers (R, C) for their cells: as many decimals as one of them needs, at most so many; a true minus."""
+    rows = [[round(value, most) + 0.0 for value in row] for row in values.tolist()]
     places = max(len(f"{value:.2f}".rstrip("0")) - len(f"{value:.2f}") + 2 for row in rows for value in row)
     return [[f"{value:.{places}f}".replace("-", "−") for value in row] for row in rows]
 
@@ -264,8 +265,12 @@ class Sheet:
         w, h = cell
         top = top or values.abs().max().item() or 1.0
         place = Place(x, y, C * w, R * h)
-        words = written(values)
-        size_in = min(size, w / (0.61 * max(len(word) for row in words for word in row)))
+        for decimals in (2, 1, 0):  # rather a decimal less than text that nobody can read
+            words = written(values, decimals)
+            fitting = w / (0.61 * max(len(word) for row in words for word in row))
+            if fitting >= SMALLEST:
+                break
+        size_in = max(SMALLEST, min(size, fitting))
         shades = [[self.shade(kind, value, top, numbers) for value in row] for row in values.tolist()]
         self.cells(place, shades)
         lines = "".join(f"M{n(x + j * w)} {n(y)}v{n(R * h)}" for j in range(1, C))

@@ -13,7 +13,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, row: int = 1, names: Sequence[str
     """Draw the attention of a few tokens, from queries, keys and values to the output.
 
     Every number is computed from these; row is the token to follow, names are
-    the tokens' (by default 0, 1, 2).
+    the tokens', up to three letters each (by default 0, 1, 2).
 
     Shapes: q (T, d), k (T, d), v (T, e), with T 2 or 3, and d, e up to 3.
     Raises: TypeError or ValueError for other tensors.
@@ -41,6 +41,8 @@ def _draw(q: Tensor, k: Tensor, v: Tensor, row: int, names: Sequence[str], learn
         )
     if not 0 <= row < T:
         raise ValueError(f"row is {row}: use 0 to {T - 1}")
+    if names and (len(names) != T or max(map(len, names)) > 3):
+        raise ValueError(f"names are {list(names)}: use {T} of up to 3 letters, such as 'cls'")
     names = list(names) or [str(i) for i in range(T)]
     scores = q @ k.T  # (T, T)
     scaled = scores / d**0.5 if learned else scores  # (T, T)
