@@ -216,10 +216,13 @@ def test_attention_refuses_with_words(q, k, v, row, message):
 
 
 def test_names_stand_at_the_rows_and_columns():
-    drawing = drawings.attention(Q, K, V, row=0, names=("cls", "a", "b"))
-    assert numbers(drawing).count("cls") == 5 and "of token cls" in drawing.alt
-    with pytest.raises(ValueError, match="3 of up to 3 letters"):
-        drawings.attention(Q, K, V, names=("left", "a", "b"))
+    drawing = drawings.attention(Q, K, V, row=0, names=("shaft", "sole", "cls"))
+    assert numbers(drawing).count("shaft") == 5 and "of token shaft" in drawing.alt
+    test_words_are_large_enough_and_inside_the_sheet(drawing)
+    test_no_words_stand_on_others(drawing)
+    for names in (("ankles", "a", "b"), ("a", "b")):
+        with pytest.raises(ValueError, match="3 of up to 5 letters"):
+            drawings.attention(Q, K, V, names=names)
 
 
 def test_numbers_that_do_not_fit_lose_decimals_not_size():

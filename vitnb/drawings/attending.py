@@ -13,7 +13,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, row: int = 1, names: Sequence[str
     """Draw the attention of a few tokens, from queries, keys and values to the output.
 
     Every number is computed from these; row is the token to follow, names are
-    the tokens', up to three letters each (by default 0, 1, 2).
+    the tokens', up to five letters each (by default 0, 1, 2).
 
     Shapes: q (T, d), k (T, d), v (T, e), with T 2 or 3, and d, e up to 3.
     Raises: TypeError or ValueError for other tensors.
@@ -41,8 +41,8 @@ def _draw(q: Tensor, k: Tensor, v: Tensor, row: int, names: Sequence[str], learn
         )
     if not 0 <= row < T:
         raise ValueError(f"row is {row}: use 0 to {T - 1}")
-    if names and (len(names) != T or max(map(len, names)) > 3):
-        raise ValueError(f"names are {list(names)}: use {T} of up to 3 letters, such as 'cls'")
+    if names and (len(names) != T or max(map(len, names)) > 5):
+        raise ValueError(f"names are {list(names)}: use {T} of up to 5 letters, such as 'cls'")
     names = list(names) or [str(i) for i in range(T)]
     scores = q @ k.T  # (T, T)
     scaled = scores / d**0.5 if learned else scores  # (T, T)
@@ -64,7 +64,7 @@ def _sheet(steps: dict[str, Tensor], row: int, names: list[str], learned: bool, 
     """One step below the other, as the code has them: the T x T matrices stand in one column."""
     T, d = steps["q"].shape
     one, two, three = ("query", "key", "value") if learned else ("token",) * 3
-    left, gap = (206, 42) if wide else (28, 20)
+    left, gap = (206, 42) if wide else (28, 19)
     left += 6 * max(0, max(map(len, names)) - 2)  # room for the tokens' names
     end = 708 if wide else 340
     w = min(48, (end - left - 2 * gap) / (2 * T + max(d, steps["v"].shape[1] * 2 - T)))
@@ -113,7 +113,7 @@ def _sheet(steps: dict[str, Tensor], row: int, names: list[str], learned: bool, 
     y += 34
     down(grid, y, "softmax of each row")
     sheet.text(grid.cx + 12, grid.bottom + 42, "weights", "weights", 14, "start", 700, mono=True)
-    note(y, f"{2 + learned}  Mix", "each row sums to 1 and", "mixes the values" if learned else "mixes the tokens")
+    note(y, f"{2 + learned}  Mix", "rows sum to 1 and", "mix the values" if learned else "mix the tokens")
     grid = matrix(left, y, "weights", "weights", rows=names, ring=row)
     between(grid, "@")
     values = matrix(right, y, "v", three, "v" if learned else "x", inner)
