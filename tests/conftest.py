@@ -16,17 +16,6 @@ from playwright.sync_api import BrowserContext, Locator, Page, Request, expect
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "_build" / "traces"
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"  # JupyterLab's is localhost
-# The page says in window.MathJax what is to be set and when: as soon as it does, never.
-NO_MATHS = """
-let settings;
-Object.defineProperty(window, "MathJax", {
-  get: () => settings,
-  set: (value) => {
-    settings = value;
-    if (!value.version) value.startup = { ...value.startup, typeset: false };
-  },
-});
-"""
 HARMLESS = (
     "THEBE_JS_URL",  # the theme's own, on every page
     "Got invalid theme mode",  # likewise
@@ -161,20 +150,15 @@ def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -
         dark: bool = False,
         from_file: bool = False,
         touch: bool = False,
-        maths: bool = True,
     ) -> tuple[Page, Watch]:
         scheme = "dark" if dark else "light"
         context = new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch)
-        if not maths:
-            context.add_init_script(NO_MATHS)
         context.set_default_timeout(60_000)  # on a busy machine a page takes its time
         home = f"{site.as_uri()}/" if from_file else server
         page = context.new_page()
         watch = Watch(page, home)
         page.goto(home + path, wait_until="load")
-        if maths:
-            page.evaluate("window.MathJax?.startup?.promise.then(() => null)")
-            page.wait_for_load_state("networkidle")
+        page.wait_for_load_state("networkidle")
         return page, watch
 
     return open_page
@@ -182,13 +166,10 @@ def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -
 
 @pytest.fixture
 def live(visit: Callable[..., tuple[Page, Watch]]) -> Callable[..., tuple[Locator, Page, Watch]]:
-    """A function that opens a page and wakes a live figure: live("book/01-patchify.html", 0) -> figure, page, watch.
-
-    The page's formulas stay text: to set them costs as much as all else that opens it.
-    """
+    """A function that opens a page and wakes a live figure: live("book/01-patchify.html", 0) -> figure, page, watch."""
 
     def wake(path: str, number: int = 0, **options: bool | int) -> tuple[Locator, Page, Watch]:
-        page, watch = visit(path, maths=False, **options)
+        page, watch = visit(path, **options)
         frame = page.locator(".live-figure").nth(number)
         frame.scroll_into_view_if_needed()
         frame.locator(".vf, .figure-failed").first.wait_for()

@@ -404,6 +404,45 @@ def differing(found, wanted):
     return {k: (found[k], wanted[k]) for k in wanted if abs(number(found[k]) - number(wanted[k])) > 0.101}
 
 
+@pytest.mark.parametrize("width", [390, 1000])
+def test_the_small_form_has_the_image_the_answer_and_the_last_block(sheet, opened, width):
+    some, classes = data.load(), data.result("trained")["result"]["classes"]
+    figure, page, watch = opened(sheet(LiveViT(inspection.trained(), some, classes=classes, compact=True)), width)
+    settle(figure)
+    controls = "button:visible, input:visible, select:visible"
+    patches, maps = figure.locator(".lv-grid button:visible"), figure.locator(".lv-heads button:visible")
+    shelf, more = figure.locator(".lv-shelf button:visible"), figure.get_by_role("button", name="More")
+    assert (patches.count(), maps.count(), shelf.count(), more.count()) == (16, 4, 30, 1)
+    assert figure.locator(controls).count() == 16 + 4 + 30 + 1  # and nothing else
+    assert maps.first.get_attribute("aria-label") == "block 3, head 0"
+    assert figure.bounding_box()["height"] < (700 if width < 500 else 480)
+    before = shares(figure)
+    for patch in (5, 6, 9, 10):
+        patches.nth(patch).click()
+    assert shares(figure) != before and "4 of 16 patches painted grey" in said(figure)
+    maps.nth(1).focus()
+    page.keyboard.press("ArrowUp")  # to a block that does not show: nothing happens
+    assert maps.nth(1).evaluate("map => map === document.activeElement")
+    assert more.get_attribute("aria-expanded") == "false"
+    assert_sound(page)
+    more.focus()
+    page.keyboard.press("Enter")
+    settle(figure)
+    assert maps.count() == 16 and figure.get_by_role("button", name="Shuffle the patches").is_visible()
+    assert "4 of 16 patches" in said(figure)  # nothing was undone
+    figure.get_by_role("button", name="Less").click()
+    settle(figure)
+    assert maps.count() == 4
+    watch.assert_clean()
+
+
+def test_the_whole_form_has_no_button_for_more(opened, book_page):
+    figure, *_ = opened(book_page)
+    settle(figure)
+    assert figure.get_by_role("button", name=re.compile("^(More|Less)")).count() == 0
+    assert figure.locator(".lv-heads button:visible").count() == 16
+
+
 PAGES = ["book/index.html", "book/11-looking-inside.html"]
 
 
@@ -411,8 +450,10 @@ PAGES = ["book/index.html", "book/11-looking-inside.html"]
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
 def test_in_the_book(live, path, from_file):
     figure, page, watch = live(path, PAGES.index(path), from_file=from_file)  # chapter 11 has another figure before it
+    if "index" in path:
+        figure.get_by_role("button", name="More").click()
     start, maps = said(figure), ink(figure, ".lv-heads")
-    assert start.startswith("Picture 0: ")
+    assert start.startswith("Image 0: ")
     figure.locator(".lv-grid button").nth(5).click()
     figure.locator(".lv-heads button").nth(6).click()
     page.keyboard.press("x")
@@ -547,7 +588,7 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     figure, page, watch = opened(book_page)
     start, before, maps = said(figure), patches_of(figure), ink(figure, ".lv-heads")
     table = ink(figure, ".lv-table")
-    assert start.startswith("Picture 0: ")
+    assert start.startswith("Image 0: ")
 
     patches = figure.locator(".lv-grid button")
     patches.nth(5).click()
@@ -616,14 +657,14 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     faces = figure.locator(".lv-shelf button")
     faces.nth(0).focus()
     page.keyboard.press("ArrowRight")
-    assert said(figure).startswith("Picture 1: ")
+    assert said(figure).startswith("Image 1: ")
     watch.assert_clean()
 
 
 def test_drawing_by_mouse_and_key(opened, book_page):
     figure, page, watch = opened(book_page)
     figure.get_by_role("button", name="New drawing").click()
-    assert said(figure).startswith("Your picture. The network says ")
+    assert said(figure).startswith("Your image. The network says ")
     blank, answer = ink(figure, ".lv-easel"), shares(figure)
     board, pen = figure.get_by_role("application"), figure.locator(".lv-pen")
     assert figure.locator(".lv-grid").evaluate("patches => patches.inert") and not pen.is_visible()
@@ -699,7 +740,7 @@ def test_files(opened, book_page, tmp_path):
         trouble.get_by_text(words).wait_for()
         assert said(figure) == before  # the figure goes on as it was
     chooser.set_input_files(photo)
-    figure.get_by_text("Your picture. The network says").wait_for()
+    figure.get_by_text("Your image. The network says").wait_for()
     assert trouble.inner_text() == ""
     middle = "canvas => canvas.getContext('2d').getImageData(%s * canvas.width, 0.6 * canvas.height, 1, 1).data[0]"
     canvas = figure.locator(".lv-easel canvas")
@@ -723,7 +764,7 @@ def test_by_touch_on_a_phone(opened, book_page):
     board = figure.get_by_role("application")
     side = board.bounding_box()["width"]
     board.tap(position={"x": side / 2, "y": side / 3})
-    assert said(figure).startswith("Your picture")
+    assert said(figure).startswith("Your image")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert_sound(page, "body")
     watch.assert_clean()

@@ -38,8 +38,7 @@ WEIGHT = """() => {
 def assert_set(page, theme):
     """The page has the system's colours and all its formulas."""
     assert page.locator("html").get_attribute("data-theme") == theme
-    assert page.locator("article .math").count() == page.locator("article .math > mjx-container").count()
-    assert page.locator("mjx-merror, [data-mjx-error]").count() == 0
+    assert page.locator("article .math").count() == page.locator("article .math > math").count()
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -48,7 +47,7 @@ def test_page_is_light_to_load_whole_and_accessible(visit, path):
     whole, figures = page.evaluate(WEIGHT)
     print(f"\n{path}: a first visit brings {whole:,} bytes unpacked, {figures:,} of them for live figures")
     assert figures < (notebooks.MAX_BYTES if Path(path).stem in notebooks.HEAVY else notebooks.MAX_STATE)
-    assert whole > 1_000_000  # else nothing was counted
+    assert 500_000 < whole < 3_000_000  # less, and something was not counted
     watch.assert_clean()
     assert_set(page, "light")
     assert page.locator("article h1").count() == 1

@@ -561,7 +561,7 @@ SEEDS = {
     "1 pre-norm against post-norm": [*PRE_NORM, *POST_NORM, source("xiong2020layer", DEPTH), result("norms", "arms")],
     "1 class ViTBlock, PyTorch": PRE_NORM,
     "1 class ViTBlock, JAX": [cell("jax:model-blocks", r"class PreNormBlock.*self\.norm1\(x\)")],
-    "1 run of ViTBlock: the shape stays": [cell("index:d7780ce6", r"forward_intermediates")],
+    "1 run of ViTBlock: the shape stays": [cell(f"{VIT}:3563446d", r"forward_intermediates")],
     "1 class ViT, PyTorch": WHOLE,
     "1 class ViT, JAX": [
         cell("jax:model-vit", r"class ViT\(nnx\.Module\)"),
@@ -657,7 +657,7 @@ SEEDS = {
     "4 class Position_Embedding": [*CLS, *TABLE, cell(f"{POOLING}:edcd0900", r"class LastReadFirst")],
     "4 run of Position_Embedding": [cell(f"{VIT}:whole-model", r"197, 768")],
     "4 class Transformer_Block": PRE_NORM,
-    "4 run of Transformer_Block": [cell("index:d7780ce6", r"forward_intermediates")],
+    "4 run of Transformer_Block": [cell(f"{VIT}:3563446d", r"forward_intermediates")],
     "4 class Transformer: a stack of blocks": [cell(f"{VIT}:3918a267", r"nn\.ModuleList.*for _ in range\(c\.depth\)")],
     "4 question: why does return transformer(X) fail?": [
         cell(f"{VIT}:calls-itself", r"return transformer\(X\).*RecursionError"),

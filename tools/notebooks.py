@@ -68,6 +68,8 @@ def first_cells(slug: str, path: str) -> tuple[NotebookNode, NotebookNode]:
         BADGE.format(colab=COLAB, repository=slug, path=path), id="badge", metadata={"tags": ["remove-cell"]}
     )
     folded = {"cellView": "form", "mystnb": {"code_prompt_show": "Setup on Colab"}, "tags": ["hide-cell"]}
+    if Path(path).stem == "index":  # the first page begins with what it is
+        folded = {"cellView": "form", "tags": ["remove-cell"]}
     setup = nbformat.v4.new_code_cell(SETUP.format(repository=slug, anywidget=ANYWIDGET), id="setup", metadata=folded)
     return badge, setup
 

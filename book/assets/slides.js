@@ -23,10 +23,6 @@
     colour(["light", "dark"].includes(mode) ? mode : darkness.matches ? "dark" : "light");
   }
 
-  window.MathJax = {
-    chtml: { matchFontHeight: false }, // it would measure slides that are hidden
-    options: { ignoreHtmlClass: "slides", processHtmlClass: "math" },
-  };
   followSystem();
   darkness.addEventListener("change", followSystem);
 
@@ -56,8 +52,8 @@
   const figure = () => document.activeElement?.closest(".live-figure");
 
   document.addEventListener("DOMContentLoaded", async () => {
-    const { Reveal, RevealNotes, MathJax } = window;
-    await MathJax.startup?.promise; // formulas have their size then
+    const { Reveal, RevealNotes } = window;
+    await document.fonts.load("1em 'STIX Two Math'").catch(() => {}); // formulas have their size then
     fitAll();
     Reveal.on(printing ? "pdf-ready" : "ready", () => (root.dataset.ready = "yes")); // who prints or tests waits for it
     Reveal.initialize({

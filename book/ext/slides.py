@@ -26,6 +26,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
 from sphinx.util.docutils import SphinxDirective
 
+from formulas import TAG, mathml
 from live_figures import STATE, VIEW, replace_controls
 
 SLIDE = re.compile(r"^---$", re.MULTILINE)
@@ -51,9 +52,8 @@ def joined(text: str | list[str]) -> str:
 
 
 def formula(tex: str, options: dict) -> str:
-    """Return a formula between the signs by which MathJax knows it."""
-    start, end = (r"\[", r"\]") if options["display_mode"] else (r"\(", r"\)")
-    return f"{start}{html.escape(tex)}{end}"
+    """Return a formula as MathML."""
+    return mathml(TAG.sub("", tex).strip(), options["display_mode"])
 
 
 MARKDOWN = (

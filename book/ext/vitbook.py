@@ -1,6 +1,5 @@
-"""What Jupyter Book lacks: links that follow forks, MyST in comments, sources cited by address, MathJax of our own."""
+"""What Jupyter Book lacks: links that follow forks, MyST in comments, sources cited by address; the rest beside it."""
 
-import importlib.util
 import json
 import os
 import re
@@ -121,22 +120,13 @@ def mend_bibliography(app: Sphinx, pagename: str, template: str, context: dict, 
         context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
 
 
-def copy_mathjax(app: Sphinx, exception: Exception | None) -> None:
-    """Put MathJax and its fonts beside the built pages."""
-    if exception or app.builder.format != "html":
-        return
-    package = importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations[0]
-    source, target = Path(package, "static", "mathjax"), Path(app.outdir, "_static", "mathjax")
-    script, fonts = Path(app.config.mathjax_path).name, Path("output", "chtml", "fonts", "woff-v2")
-    target.mkdir(parents=True, exist_ok=True)
-    shutil.copy(source / script, target)
-    shutil.copytree(source / fonts, target / fonts, dirs_exist_ok=True)
-
-
 def setup(app: Sphinx) -> dict:
     """Register the extension."""
     app.add_config_value("vitbook_rename", ("", ""), "env", tuple)
     app.add_directive("chapter-seconds", ChapterSeconds)
+    app.setup_extension("formulas")
+    app.setup_extension("frame")
+    app.setup_extension("glossary")
     app.setup_extension("live_figures")
     app.setup_extension("drawings_inline")
     app.setup_extension("slides")
@@ -144,5 +134,4 @@ def setup(app: Sphinx) -> dict:
     app.connect("source-read", prepare_source)
     app.connect("doctree-resolved", link_citations)
     app.connect("html-page-context", mend_bibliography)
-    app.connect("build-finished", copy_mathjax)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -39,6 +39,8 @@ class LiveViT(Figure):
     removed (hidden patches are no tokens; else their pixels become the mean),
     order (the patch at each place; empty: at home), positions, cut ([layer,
     head] pairs). logits comes back from the browser; image() is the picture.
+    compact begins small, with the picture, the answer and the last block's
+    attention; a button in the figure brings the rest.
 
     Raises: TypeError or ValueError if the model is not as above or holds a
         number that float16 does not, or if the pictures or classes do not fit it.
@@ -74,9 +76,16 @@ class LiveViT(Figure):
     positions = traitlets.Bool(True).tag(sync=True)
     cut = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)
     logits = traitlets.List(traitlets.Float()).tag(sync=True)
+    compact = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
-        self, model: ViT, data: Dataset, pictures: int = 30, classes: Sequence[str] | None = None, note: str = ""
+        self,
+        model: ViT,
+        data: Dataset,
+        pictures: int = 30,
+        classes: Sequence[str] | None = None,
+        note: str = "",
+        compact: bool = False,
     ):
         config = _suitable(model).config
         if not isinstance(data, Dataset):
@@ -99,6 +108,7 @@ class LiveViT(Figure):
             mean=list(data.mean),
             std=list(data.std),
             note=note,
+            compact=compact,
             stage=config.depth,
             layer=config.depth - 1,
         )

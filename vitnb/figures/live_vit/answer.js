@@ -22,8 +22,8 @@ export function answerPanel({ classes, labels, known }) {
       const k = ranked[i];
       bar.show(`${classes[k]}${k === truth ? " ✓" : ""}`, shares[k], before[k], k === best);
     });
-    const label = known && picture >= 0 ? " ✓ is what the picture shows." : "";
-    clock.textContent = `The thin line is the answer for the whole picture, untouched.${label} ${ms.toFixed(1)} ms in your browser.`;
+    const label = known && picture >= 0 ? " ✓ is what the image shows." : "";
+    clock.textContent = `The thin line is the answer for the whole image, untouched.${label} ${ms.toFixed(1)} ms in your browser.`;
   }
   const lines = h("ul", { className: "lv-bars" }, ...bars.map(({ node }) => node));
   return {

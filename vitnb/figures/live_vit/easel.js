@@ -1,7 +1,7 @@
 // The picture, cut into patches: to hide them, to look from them, to draw on them; and what a token looks at, over it.
 import { inOrder, picture } from "../kit/canvas.js";
 import { ARROWS, button, choice, KEYS } from "../kit/controls.js";
-import { h, heading } from "../kit/dom.js";
+import { h, heading, soft } from "../kit/dom.js";
 import { walk } from "./gallery.js";
 import { MODES, OVERLAYS, partsOf, patchAt, within } from "./state.js";
 import { stroke } from "./upload.js";
@@ -54,9 +54,12 @@ export function easelPanel({ net, get, put, state, names }) {
     easel.classList.toggle("lv-drawing", drawing);
     canvas.tabIndex = drawing ? 0 : -1;
     canvas.setAttribute("role", drawing ? "application" : "img");
-    canvas.setAttribute("aria-label", drawing ? BOARD : "The picture as the network sees it");
+    canvas.setAttribute("aria-label", drawing ? BOARD : "The image as the network sees it");
   }
-  const node = h("div", {}, heading("The picture"), easel, modes.node, rubber, overlays.node);
+  const full = h("div", { className: "lv-full" }, modes.node, rubber, overlays.node);
+  const hint = soft("Click a patch to hide it.");
+  hint.classList.add("lv-small");
+  const node = h("div", {}, heading("The image"), easel, hint, full);
   return { node, canvas, show };
 }
 

@@ -13,8 +13,9 @@ export function walk(buttons, columns, arrive = () => {}) {
       event.preventDefault();
       event.stopPropagation();
       const next = i + dx + dy * columns;
-      buttons[next]?.focus();
-      if (buttons[next]) arrive(next);
+      if (!buttons[next]?.getClientRects().length) return; // none there, or none that shows
+      buttons[next].focus();
+      arrive(next);
     });
   });
   stop(0);

@@ -4,7 +4,7 @@ import { h, heading, s, soft } from "../kit/dom.js";
 import { gallery } from "./gallery.js";
 import { isCut, mapRow, partsOf } from "./state.js";
 
-export function headPanel({ net, put, state }) {
+export function headPanel({ net, put, state, names }) {
   const { rows, cols, prefix, L, h: heads } = net;
   const mapRows = L + (net.pool === "attn" ? 1 : 0);
   const at = (i) => [Math.floor(i / heads), i % heads];
@@ -20,8 +20,10 @@ export function headPanel({ net, put, state }) {
   for (let layer = 0; layer < mapRows; layer++) {
     const tag = layer === L ? "pool" : String(layer);
     grid.buttons[layer * heads].before(
-      h("span", { className: "lv-tag", "aria-hidden": "true" }, tag),
+      h("span", { className: "lv-tag lv-full", "aria-hidden": "true" }, tag),
     );
+    const others = layer === L - 1 ? [] : grid.buttons.slice(layer * heads, (layer + 1) * heads);
+    others.forEach((map) => map.classList.add("lv-full"));
   }
 
   const cutOff = (pairs) => {
@@ -47,6 +49,9 @@ export function headPanel({ net, put, state }) {
       grid.buttons[i].classList.toggle("lv-cut", cut);
       grid.buttons[i].setAttribute("aria-label", `${where}${cut ? ", cut" : ""}`);
     });
+    title.textContent = now.compact
+      ? `Where ${now.token < prefix ? "it" : names.token(now.token)} looks`
+      : "Attention: block × head";
     grid.show(now.layer * heads + now.head);
     const pooling = now.layer === L;
     const pressed = (...pairs) => String(pairs.every((pair) => isCut(now, ...pair)));
@@ -57,13 +62,16 @@ export function headPanel({ net, put, state }) {
     cutBlock.setAttribute("aria-pressed", pressed(...blockHeads(now.layer)));
   }
   const hint = prefix ? " The line below it: the share of the cls token." : "";
+  const title = heading();
+  const scale = soft(`Each map is scaled to its largest share.${hint}`);
+  scale.classList.add("lv-full");
   const node = h(
     "div",
-    {},
-    heading("Attention: block × head"),
+    { className: "lv-attention" },
+    title,
     grid.node,
-    soft(`Each map is scaled to its largest share.${hint}`),
-    h("div", { className: "vf-buttons" }, cutOne, cutBlock),
+    scale,
+    h("div", { className: "vf-buttons lv-full" }, cutOne, cutBlock),
   );
   return { node, show };
 }

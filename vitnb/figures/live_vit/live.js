@@ -1,4 +1,5 @@
 // What LiveViT does with its traits, for its own module and for figures that open a network in it.
+import { button } from "../kit/controls.js";
 import { h, sentence, soft } from "../kit/dom.js";
 import { bytes } from "../kit/figure.js";
 import { forward, network } from "../vit.js";
@@ -36,6 +37,9 @@ export function buildLiveViT({ model, root, put }) {
   ].map((panel) => panel(bench));
   const tokens = tokenPanel(bench, easel.canvas);
   const says = sentence();
+  // Small at first where a page asks for it; all that is left out comes back by one button.
+  const more = button("", () => put({ compact: !get("compact"), layer: net.L - 1 }));
+  more.hidden = !get("compact");
   const about = known || !stored.length ? get("note") : strangers(classes, shown);
   root.classList.add("lv");
   root.append(
@@ -44,6 +48,7 @@ export function buildLiveViT({ model, root, put }) {
     switches.node,
     h("div", { className: "lv-main" }, easel.node, heads.node, answer.node),
     says,
+    more,
     tokens.node,
   );
 
@@ -58,6 +63,9 @@ export function buildLiveViT({ model, root, put }) {
     const computed = compute(now);
     const found = { ...computed, row: overlayRow(computed.out, net, now) };
     for (const panel of [pictures, switches, easel, heads, answer, tokens]) panel.show(now, found);
+    root.classList.toggle("lv-compact", now.compact);
+    more.textContent = now.compact ? "More: draw, shuffle, switch parts off" : "Less";
+    more.setAttribute("aria-expanded", String(!now.compact));
     root.dataset.ms = found.ms.toFixed(2);
     // A hand that draws changes all this faster than anybody, or a kernel, can listen.
     const words = names.tell(now, found);

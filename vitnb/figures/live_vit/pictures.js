@@ -46,6 +46,12 @@ export function picturePanel({ net, root, put, state, stored, names }) {
     h("label", { className: "vf-button" }, "Load a file", file),
     button("Negative", () => own(Uint8Array.from(state().pixels, (value) => 255 - value))),
   ];
-  const node = h("div", {}, shelf.node, h("div", { className: "vf-buttons" }, ...buttons), trouble);
+  const node = h(
+    "div",
+    {},
+    shelf.node,
+    h("div", { className: "vf-buttons lv-full" }, ...buttons),
+    trouble,
+  );
   return { node, show: (now) => shelf.show(now.picture) };
 }

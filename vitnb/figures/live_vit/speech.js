@@ -18,8 +18,7 @@ export function speaker({ net, classes, shown, labels }) {
   const place = (n) => placeOf(n, cols);
   const token = (n) =>
     n < prefix ? "token 0, the cls token" : `token ${n} (${place(n - prefix)})`;
-  const picture = (n) =>
-    n < 0 ? "your picture" : `picture ${n}: ${shown[labels[n]] ?? "no label"}`;
+  const picture = (n) => (n < 0 ? "your image" : `image ${n}: ${shown[labels[n]] ?? "no label"}`);
 
   function answer({ logits }, untouched) {
     if (!logits)
@@ -27,7 +26,7 @@ export function speaker({ net, classes, shown, labels }) {
     const shares = softmax(logits);
     const [best, was] = [largest(shares), untouched ? largest(untouched) : -1];
     const change =
-      was < 0 || was === best ? "" : `, where it said ${classes[was]} of the untouched picture`;
+      was < 0 || was === best ? "" : `, where it said ${classes[was]} of the untouched image`;
     return `The network says ${classes[best]}, ${share(shares[best])}${change}.`;
   }
 

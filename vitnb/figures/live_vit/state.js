@@ -46,6 +46,7 @@ export function settings(get, net, stored) {
     positions: Boolean(get("positions")),
     erase: Boolean(get("erase")),
     pen: array("pen").length === 3 ? array("pen") : null,
+    compact: Boolean(get("compact")),
     cut: array("cut").filter(
       ([layer, head]) => layer >= 0 && layer < net.L && head >= 0 && head < net.h,
     ),

@@ -21,5 +21,5 @@ export function switchPanel({ net, put }) {
     const lost = now.hidden.length || now.order || now.cut.length || now.removed || !now.positions;
     undo.disabled = !lost;
   }
-  return { node: h("div", { className: "vf-buttons" }, ...all), show };
+  return { node: h("div", { className: "vf-buttons lv-full" }, ...all), show };
 }
