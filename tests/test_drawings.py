@@ -220,6 +220,7 @@ def test_names_stand_at_the_rows_and_columns():
     assert numbers(drawing).count("shaft") == 5 and "of token shaft" in drawing.alt
     test_words_are_large_enough_and_inside_the_sheet(drawing)
     test_no_words_stand_on_others(drawing)
+    test_both_arrangements_are_whole_and_described(drawings.attention(Q, K, V, names=('"a"', "<b>", "'&'")))
     for names in (("ankles", "a", "b"), ("a", "b")):
         with pytest.raises(ValueError, match="3 of up to 5 letters"):
             drawings.attention(Q, K, V, names=names)

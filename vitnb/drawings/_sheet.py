@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 import torch
 from torch import Tensor
@@ -64,6 +64,11 @@ class Place:
 def n(value: float) -> str:
     """Write a length: two decimals at most, no trailing zeros, no minus zero."""
     return f"{round(float(value), 2) + 0.0:.2f}".rstrip("0").rstrip(".")
+
+
+def attribute(words: str) -> str:
+    """Write words as the value of an attribute, always in double quotes."""
+    return '"' + escape(words, {'"': "&quot;"}) + '"'
 
 
 def written(values: Tensor, most: int = 2) -> list[list[str]]:
@@ -399,7 +404,7 @@ class Sheet:
     def link(self, chapter: str | None, name: str) -> Iterator[None]:
         """What is drawn inside leads to a chapter; the page puts its address in."""
         if chapter:
-            self.parts.append(f'<a href="chapter:{chapter}" aria-label={quoteattr(name)}>')
+            self.parts.append(f'<a href="chapter:{chapter}" aria-label={attribute(name)}>')
         yield
         if chapter:
             self.parts.append("</a>")
@@ -411,7 +416,7 @@ class Sheet:
         ground = f'<rect width="{w}" height="{h}" rx="8" {self.paint("paper", None)}/>'
         return (
             f'<svg class="vd vd-{kind}" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" '
-            f'height="{h}" role="{role}" aria-label={quoteattr(alt)} font-family="{SANS}">'
+            f'height="{h}" role="{role}" aria-label={attribute(alt)} font-family="{SANS}">'
             f"<style>{style(self.fills, self.strokes)}</style>{ground}\n" + "\n".join(self.parts) + f"\n{inner}</svg>"
         )
 
@@ -452,7 +457,7 @@ def in_page(svg: str, address: Callable[[str], str | None]) -> str:
 
     def real(link: re.Match[str]) -> str:
         target = address(link[1])
-        return f"<a href={quoteattr(target)}{link[2]}>{link[3]}</a>" if target else f"<g>{link[3]}</g>"
+        return f"<a href={attribute(target)}{link[2]}>{link[3]}</a>" if target else f"<g>{link[3]}</g>"
 
     both = re.sub(r'<a href="chapter:([\w-]+)"([^>]*)>(.*?)</a>', real, both, flags=re.DOTALL)
     return f'<div class="vd-page">{RESPONSIVE}\n{both}\n</div>'
