@@ -168,11 +168,10 @@ def _cls_way(wide: bool) -> Sheet:
 def training_loop() -> Drawing:
     """Draw one step of training as a loop: batch, logits, loss, gradients, step."""
     alt = (
-        "One step of training as a loop. A batch of images goes through the model and gives logits. "
-        "Cross-entropy compares "
-        "the logits with the labels and gives one number, the loss. backward sends gradients from the loss back to "
-        "every parameter of the model, the optimizer's step changes the parameters against their gradients, zero_grad "
-        "clears the gradients, and the next batch comes."
+        "One step of training as a loop. A batch of images goes through the model and gives logits. Cross-entropy "
+        "compares the logits with the labels and gives one number, the loss. zero_grad clears the old gradients, and "
+        "backward sends new ones from the loss back to every parameter of the model. The optimizer's step changes the "
+        "parameters against their gradients, and the next batch comes."
     )
     return Drawing(alt, _training_loop)
 
@@ -203,15 +202,15 @@ def _loop_wide() -> Sheet:
     sheet.text(loss.cx + 10, 58, "(B,)", "soft", 12, "start", mono=True)
     back = dict(colour="mark", width=2.2)
     sheet.arrow((loss.cx, loss.bottom + 4), (loss.cx, low), (522, low), **back, dash="7 4")
-    sheet.text(loss.cx + 12, 186, "backward()", "mark", 12, "start", mono=True)
+    sheet.lines(loss.cx - 12, 196, ["zero_grad()", "backward()"], 12, colour="mark", anchor="end", mono=True)
     sheet.box(Place(402, low - 24, 116, 48), "gradients", "norm", 14)
     sheet.arrow((398, low), (346, low), **back)
     box = sheet.box(Place(226, low - 24, 116, 48), "optimizer", "norm", 14)
     sheet.arrow((box.cx, box.y - 4), (box.cx, model.bottom + 4), **back)
     sheet.text(box.cx + 12, 176, "step()", "mark", 12, "start", mono=True)
-    sheet.lines(24, low, ["zero_grad(), then", "the next batch"], 12, colour="soft", anchor="start")
-    sheet.arrow((222, low), (156, low))
-    sheet.arrow((72, low - 26), (72, y + 58))
+    sheet.text(24, low, "the next batch", "soft", 12, "start")
+    sheet.arrow((222, low), (130, low))
+    sheet.arrow((72, low - 14), (72, y + 58))
     return sheet
 
 
@@ -231,13 +230,13 @@ def _loop_narrow() -> Sheet:
     sheet.text(x + 12, 458, "(B,)", "soft", 11, "start", mono=True)
     back = dict(colour="mark", width=2.2)
     sheet.arrow((loss.right + 4, loss.cy), (far, loss.cy), (far, 364), **back, dash="7 4")
-    sheet.text(206, loss.cy + 15, "backward()", "mark", 11, mono=True)
+    sheet.lines(206, loss.cy + 24, ["zero_grad()", "backward()"], 11, colour="mark", mono=True)
     sheet.box(Place(far - 54, 316, 108, 44), "gradients", "norm", 13)
     box = sheet.box(Place(far - 54, 216 - 30, 108, 44), "optimizer", "norm", 13)
     sheet.arrow((far, 312), (far, box.bottom + 4), **back)
     sheet.arrow((box.x - 4, model.cy), (model.right + 4, model.cy), **back)
     sheet.text((box.x + model.right) / 2, model.cy - 14, "step()", "mark", 11, mono=True)
     sheet.arrow((far, box.y - 4), (far, 106))
-    sheet.lines(far, 78, ["zero_grad(), then", "the next batch"], 11.5, colour="soft")
-    sheet.arrow((far - 58, 78), (146, 78))
+    sheet.lines(far, 78, ["the next", "batch"], 11.5, colour="soft")
+    sheet.arrow((far - 34, 78), (146, 78))
     return sheet
