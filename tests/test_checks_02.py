@@ -1,14 +1,13 @@
 """The checks of chapter 2: answers that are accepted, answers that are named, predictions that are measured."""
 
+import itertools
 import math
 
 import torch
 from answers import right, verdict, wrong
-from torch import nn
-from torch.nn import functional as F
 
-from vitnb import NoPositions, PatchEmbedding, ViT, ViTConfig, clinic, patchify, resize_positions, unpatchify
-from vitnb.checks.chapter_02 import EQUIVARIANT, STAYS
+from vitnb import NoPositions, PatchEmbedding, ViT, ViTConfig, clinic, patchify, unpatchify
+from vitnb.checks.chapter_02 import STAYS, _verdict
 
 # 2.1 ------------------------------------------------------------------------------------------------------
 
@@ -21,7 +20,7 @@ wrong("2.1", "5 of 6 predictions agree with the model. One at least")(
     lambda change: STAYS[change] or change == "roll by a pixel"
 )
 wrong("2.1", "whole patches to other places unlike")(lambda change: change in ("swap", "twice"))
-wrong("2.1", "the same squares afterwards")(lambda change: STAYS[change] or change == "mirror")
+wrong("2.1", "the same patches afterwards")(lambda change: STAYS[change] or change == "mirror")
 wrong("2.1", "True or False is wanted")(lambda change: "yes")
 
 
@@ -55,72 +54,47 @@ def test_the_predictions_are_what_the_model_does():
 
 
 @right("2.2")
-def several_orders(layer, T, D):
-    x = torch.randn(2, T, D)
-    orders = [torch.randperm(T) for _ in range(5)]
-    return all(torch.allclose(layer(x[:, o]), layer(x)[:, o], atol=1e-4) for o in orders)
+def two_means(W):
+    T = len(W)
+    own = W.diagonal().mean()
+    other = (W.sum() - W.diagonal().sum()) / (T * (T - 1))
+    return other * torch.ones(T, T) + (own - other) * torch.eye(T)
 
 
 @right("2.2")
-def by_matrix(layer, T, D):
-    x, P = torch.randn(3, T, D), torch.eye(T)[[*range(1, T), 0]]
-    P = P[torch.randperm(T)]
-    return bool((layer(P @ x) - P @ layer(x)).abs().max() < 1e-4)
+def by_mask(W):
+    diagonal = torch.eye(len(W), dtype=torch.bool)
+    return torch.where(diagonal, W[diagonal].mean(), W[~diagonal].mean())
 
 
 @right("2.2")
-def of_another_length(layer, T, D):
-    return several_orders(layer, T + 1, D)
+def by_projection(W):
+    """Onto the two matrices that commute with every permutation, made orthogonal."""
+    T = len(W)
+    one, two = torch.eye(T) / T**0.5, (torch.ones(T, T) - torch.eye(T)) / (T * (T - 1)) ** 0.5
+    return (W * one).sum() * one + (W * two).sum() * two
 
 
-def with_order(order, same=torch.allclose):
-    def answer(layer, T, D):
-        x, o = torch.randn(2, T, D), order(T)
-        return same(layer(x[:, o]), layer(x)[:, o])
-
-    return answer
+def over_all_orders(W):
+    orders = list(itertools.permutations(range(len(W))))
+    return torch.stack([W[list(o)][:, list(o)] for o in orders]).mean(0)
 
 
-def nearly(a, b):
-    return torch.allclose(a, b, atol=1e-4)
+wrong("2.2", "Entries (0, 0) and (1, 1) of your result are")(lambda W: torch.stack([W, W.flip(0, 1)]).mean(0))
+wrong("2.2", "entries (0, 1) and (0, 2) are")(
+    lambda W: W - W.diagonal().diag() + W.diagonal().mean() * torch.eye(len(W))
+)
+wrong("2.2", "these are not the averages")(lambda W: two_means(W) / 2)
+wrong("2.2", "W itself must be in it")(lambda W: torch.eye(len(W))[torch.randperm(len(W))])
+wrong("2.2", "is wanted")(lambda W: W.mean())
 
 
-wrong("2.2", "Is your order or your input a special one?")(with_order(lambda T: torch.arange(T).roll(1), nearly))
-wrong("2.2", "You accept all 12 layers")(lambda layer, T, D: layer(torch.randn(2, T, D)).shape[1] == T)
-wrong("2.2", "You accept all 12 layers")(with_order(torch.arange, nearly))
-wrong("2.2", "equivariant up to rounding")(with_order(torch.randperm, torch.equal))
-wrong("2.2", "It rejects 5 of 5 equivariant layers")(lambda layer, T, D: False)
-wrong("2.2", "True or False is wanted")(lambda layer, T, D: layer(torch.randn(2, T, D)))
-
-
-@wrong("2.2", "You test for invariance")
-def looks_for_invariance(layer, T, D):
-    x = torch.randn(2, T, D)
-    return nearly(layer(x[:, torch.randperm(T)]), layer(x))
-
-
-@wrong("2.2", "lets 5 of 7 others through")
-def constant_tokens(layer, T, D):
-    x, o = torch.ones(2, T, D), torch.randperm(T)
-    return nearly(layer(x[:, o]), layer(x)[:, o])
-
-
-@wrong("2.2", "Is your order or your input a special one?")
-def only_flips(layer, T, D):
-    x = torch.randn(2, T, D)
-    return nearly(layer(x.flip(1)), layer(x).flip(1))
-
-
-@wrong("2.2", "One that you reject is")
-def shuffles_back_wrongly(layer, T, D):
-    x, o = torch.randn(2, T, D), torch.tensor([2, 0, 1, *range(3, T)])
-    return nearly(layer(x[:, o])[:, o], layer(x))
-
-
-@wrong("2.2", "whose first two places are alike. Is your order or your input a special one?")
-def swaps_the_first_two(layer, T, D):
-    x, o = torch.randn(2, T, D), torch.tensor([1, 0, *range(2, T)])
-    return nearly(layer(x[:, o]), layer(x)[:, o])
+def test_the_equivariant_part_is_the_average_over_all_orders():
+    torch.manual_seed(0)
+    W = torch.randn(5, 5)
+    torch.testing.assert_close(two_means(W), over_all_orders(W))
+    P = torch.eye(5)[torch.randperm(5)]
+    torch.testing.assert_close(P.T @ two_means(W) @ P, two_means(W))
 
 
 # 2.3 ------------------------------------------------------------------------------------------------------
@@ -159,7 +133,7 @@ def solved(rows, cols, D):
     return table, read
 
 
-wrong("2.3", "all zeros")(lambda r, c, D: (torch.zeros(r * c, D), torch.zeros(D, 2)))
+wrong("2.3", "so every token reads (0, 0)")(lambda r, c, D: (torch.zeros(r * c, D), torch.zeros(D, 2)))
 wrong("2.3", "the pair (table, read) is wanted")(lambda r, c, D: torch.zeros(r * c, D))
 wrong("2.3", "has type torch.int64: torch.float32 is wanted. Hint")(
     lambda r, c, D: (torch.ones(r * c, D).long(), torch.ones(D, 2).long())
@@ -170,113 +144,40 @@ wrong("2.3", "and that is not its row and column")(address(lambda n, r, c: n, by
 
 # 2.4 ------------------------------------------------------------------------------------------------------
 
-
-def stretch(mode="bicubic", cut=None, **options):
-    def answer(table, old, new, num_prefix):
-        k = num_prefix if cut is None else cut
-        grid = table[:, k:].reshape(1, *old, -1).permute(0, 3, 1, 2)
-        grid = F.interpolate(grid, size=new, mode=mode, **options)
-        return torch.cat([table[:, :k], grid.flatten(2).transpose(1, 2)], dim=1)
-
-    return answer
+right("2.4")(lambda: ([0.05, 0.06, 0.07], [0.2, 0.21, 0.22], "digits"))
+right("2.4")(lambda: [torch.tensor([0.2, 0.21, 0.22, 0.2]), (0.05, 0.06, 0.07), "clothes"])
+right("2.4")(lambda: ([0.05, 0.09, 0.13], [0.06, 0.1, 0.16], "not shown"))
 
 
-right("2.4")(stretch())
-right("2.4")(stretch("bilinear"))
-right("2.4")(stretch("bicubic", antialias=True))
-right("2.4")(stretch("bilinear", align_corners=True))
-right("2.4")(resize_positions)
+def finding(clothes, digits, said):
+    return lambda: (clothes, digits, said)
 
 
-@right("2.4")
-def one_feature_at_a_time(table, old, new, k):
-    places = [F.interpolate(f.reshape(1, 1, *old), size=new, mode="bilinear").flatten() for f in table[0, k:].T]
-    return torch.cat([table[0, :k], torch.stack(places, dim=1)])[None]
+wrong("2.4", "more than two standard errors: you may say more")(
+    finding([0.05, 0.06, 0.07], [0.2, 0.21, 0.22], "not shown")
+)
+wrong("2.4", "less than two standard errors: chance alone")(finding([0.05, 0.09, 0.13], [0.06, 0.1, 0.16], "digits"))
+wrong("2.4", "You name the data set that gains less")(finding([0.05, 0.06, 0.07], [0.2, 0.21, 0.22], "clothes"))
+wrong("2.4", "one of 'clothes', 'digits', 'not shown' is wanted")(finding([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], "both"))
+wrong("2.4", "2 gains on clothes: a standard error needs three seeds")(finding([0.1, 0.2], [0.1, 0.2, 0.3], "digits"))
+wrong("2.4", "1 gain on digits: a standard error")(finding([0.1, 0.2, 0.3], [0.2], "digits"))
+wrong("2.4", "A gain of 5.1 on clothes: accuracies lie between 0 and 1")(
+    finding([4, 5.1, 3], [0.1, 0.2, 0.3], "digits")
+)
+wrong("2.4", "Are these accuracies?")(finding([0.05, 0.06, 0.07], [0.9, 0.91, 0.92], "digits"))
+wrong("2.4", "did each run get its own seed?")(finding([0.05, 0.05, 0.05], [0.2, 0.3, 0.2], "digits"))
+wrong("2.4", "a list with one number per seed is wanted")(finding(0.05, 0.2, "digits"))
+wrong("2.4", "a number is wanted")(finding(["a", "b", "c"], [0.1, 0.2, 0.3], "digits"))
+wrong("2.4", "the triple (clothes, digits, verdict) is wanted")(lambda: "digits")
 
 
-@wrong("2.4", "The rows in front are missing")
-def drops_cls(table, old, new, k):
-    return stretch()(table, old, new, k)[:, k:]
-
-
-@wrong("2.4", "keep it out of the stretching")
-def resets_cls(table, old, new, k):
-    out = stretch()(table, old, new, k)
-    return torch.cat([torch.zeros_like(out[:, :k]), out[:, k:]], dim=1)
-
-
-@wrong("2.4", "is wanted")
-def by_factor(table, old, new, k):
-    grid = table[:, k:].reshape(1, *old, -1).permute(0, 3, 1, 2)
-    grid = F.interpolate(grid, scale_factor=new[0] / old[0], mode="bicubic")
-    return torch.cat([table[:, :k], grid.flatten(2).mT], dim=1)
-
-
-wrong("2.4", "is wanted")(lambda table, old, new, k: table)
-wrong("2.4", "raises RuntimeError")(stretch(cut=1))
-
-
-# 2.5 ------------------------------------------------------------------------------------------------------
-
-
-@right("2.5")
-def on_zeros(make, x):
-    zeros, first, second = torch.zeros_like(x), make(), make()
-    table = first(zeros)
-    second.load_state_dict(first.state_dict())
-    same = [table[:1].expand_as(table), first(zeros), second(zeros)]
-    return all(torch.equal(table, other) for other in same)
-
-
-@right("2.5")
-def by_difference(make, x):
-    a, b = make(), make()
-    b.load_state_dict(a.state_dict())
-    added = a(x) - x
-    same_picture = (added - added[0]).abs().max() < 1e-4
-    return bool(same_picture) and torch.allclose(a(x), a(x)) and torch.allclose(a(x), b(x))
-
-
-@right("2.5")
-def on_a_larger_batch(make, x):
-    return on_zeros(make, torch.zeros(8, *x.shape[1:]))
-
-
-@wrong("2.5", "makes its table anew in each call")
-def seeds_before_each_call(make, x):
-    def table(positions):
-        torch.manual_seed(0)
-        return positions(torch.zeros_like(x))
-
-    first, second = make(), make()
-    second.load_state_dict(first.state_dict())
-    tables = [table(first), table(first), table(second)]
-    return all(torch.equal(tables[0][:1].expand_as(x), other) for other in tables)
-
-
-wrong("2.5", "You accept everything, Suspect too")(lambda make, x: make()(x).shape == x.shape)
-wrong("2.5", "You find none of 3 sound kinds")(lambda make, x: False)
-wrong("2.5", "True or False is wanted")(lambda make, x: make()(x))
-wrong("2.5", "You reject sound positions: waves")(lambda make, x: on_zeros(make, x) and len(make().state_dict()) > 0)
-
-
-@wrong("2.5", "so that it gets lost with the weights")
-def forgets_the_weights(make, x):
-    positions, zeros = make(), torch.zeros_like(x)
-    table = positions(zeros)
-    return torch.equal(table, positions(zeros)) and torch.equal(table, table[:1].expand_as(table))
-
-
-@wrong("2.5", "for example one that has a table for each image")
-def forgets_the_batch(make, x):
-    first, second = make(), make()
-    second.load_state_dict(first.state_dict())
-    return torch.equal(first(x), first(x)) and torch.equal(first(x), second(x))
-
-
-@wrong("2.5", "You reject sound positions: waves")
-def counts_parameters(make, x):
-    return any(isinstance(p, nn.Parameter) and len(p) == 1 for p in make().parameters())
+def test_the_rule_of_two_standard_errors():
+    """Gains of mean 0 and 3, variance 1, with four seeds each: the standard error is sqrt(1/4 + 1/4) points."""
+    clothes = torch.tensor([-1.0, 1, -1, 1]) * 3**0.5 / 2 / 100
+    said, gap, error = _verdict(clothes, clothes + 0.03)
+    assert said == "digits" and math.isclose(gap, 3, rel_tol=1e-5) and math.isclose(error, 0.5**0.5, rel_tol=1e-5)
+    assert _verdict(clothes, clothes + 0.0141)[0] == "not shown" and _verdict(clothes, clothes + 0.0142)[0] == "digits"
+    assert _verdict(clothes + 0.03, clothes)[0] == "clothes"
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -286,20 +187,15 @@ def test_the_skeletons_of_the_chapter_are_not_done_yet():
     skeletons = {
         "2.1": lambda change: {change: ...}[change],
         "2.3": lambda rows, cols, D: (..., ...),
+        "2.4": lambda: (..., ..., ...),
     }
     for number, skeleton in skeletons.items():
         assert verdict(number, skeleton) == (False, f"{number}: not done yet.")
 
 
-def test_layers_are_what_their_names_say():
+def test_layers_that_know_the_order_are_not_equivariant():
     torch.manual_seed(0)
-    assert all(several_orders(kind(7, 12), 7, 12) for kind in EQUIVARIANT.values())
-    assert not any(several_orders(kind(7, 12), 7, 12) for kind in clinic.of(NoPositions).values())
-
-
-def test_one_random_order_sees_through_a_reversal():
-    lengths = []
-    verdict("2.2", lambda layer, T, D: bool(lengths.append(T)) or several_orders(layer, T, D))
-    T = lengths[0]
-    alike = 2 ** (T // 2) * math.factorial(T // 2)  # the orders that a reversal before or after leaves the same
-    assert alike / math.factorial(T) < 1e-3
+    x, order = torch.randn(2, 7, 12), torch.tensor([2, 0, 1, 3, 6, 4, 5])
+    for kind in clinic.of(NoPositions).values():
+        layer = kind(7, 12)
+        assert not torch.allclose(layer(x[:, order]), layer(x)[:, order], atol=1e-4)

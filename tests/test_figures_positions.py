@@ -38,7 +38,7 @@ def test_stored_answers_show_what_the_chapter_says(stored):
     """Without positions no order changes anything; with loud positions every order does."""
     change = {}
     for name, model in stored["models"].items():
-        p = torch.tensor(model["probabilities"])  # (pictures, orders, classes)
+        p = torch.tensor(model["probabilities"])  # (images, orders, classes)
         change[name] = (p - p[:, :1]).abs().max().item()
         torch.testing.assert_close(p.sum(-1), torch.ones(p.shape[:2]), atol=1e-3, rtol=0)
     assert change["none"] < 2e-4  # rounded to 4 digits
@@ -97,7 +97,7 @@ def test_by_mouse_and_key_it_shows_the_stored_numbers(live, stored, from_file):
     for name, model in stored["models"].items():
         label = figure.get_by_role("img", name=re.compile(f"^{re.escape(name)}:")).get_attribute("aria-label")
         if not model["table"]:
-            assert "no vectors" in label
+            assert "no position embeddings" in label
             continue
         shown = torch.tensor([float(v) for v in label.split(": ")[-1].split(", ")])
         expected = position_similarity(torch.tensor(model["table"])[None], 0)[6]
@@ -120,7 +120,7 @@ def test_by_mouse_and_key_it_shows_the_stored_numbers(live, stored, from_file):
         card = figure.locator(".vf-pos > div").filter(has_text=re.compile(f"^{re.escape(name)}"))
         points = max(abs(a - b) for a, b in zip(p[0], p[2], strict=True))
         assert f"Largest change: {100 * points:.1f} points" in card.inner_text()
-        assert f"Right in this order: {100 * model['accuracy'][2]:.0f}\u00a0%" in card.inner_text()
+        assert f"Accuracy in this order: {100 * model['accuracy'][2]:.0f}\u00a0%" in card.inner_text()
     figure.get_by_role("button", name="In order").click()
     expect(says).to_contain_text("in order")
     watch.assert_clean()

@@ -138,43 +138,44 @@ QUIZZES = {
             "happens?",
             {
                 "The logits change, because the tokens arrive in another order.": (
-                    "The order of the rows tells the model nothing: its layers treat the rows alike wherever they "
-                    "stand. In “A bag of patches” the ten logits stay the same."
+                    "The order of the rows tells the model nothing: its layers treat every row alike. In “Second "
+                    "attempt: a whole ViT” the logits stay the same."
                 ),
                 "Every token after the last block stays as it was, and so do the logits.": (
                     "That would be invariance. The blocks are equivariant: the tokens that come out are shuffled "
-                    "like those that went in, and only the mean at the end makes the logits invariant. “Why: "
-                    "equivariance” tests both."
+                    "like those that went in, and only the mean at the end makes the logits invariant. See "
+                    "“Equivariant and invariant”."
                 ),
                 "The tokens after the last block are shuffled too, and the logits stay.": (
                     "The blocks are equivariant, so the tokens move along; the mean does not depend on their order, "
                     "so the logits are invariant."
                 ),
                 "The logits stay in an untrained model, and training changes that.": (
-                    "No weights can change it: the argument asks nothing of them. In “Predict, then run” the trained "
-                    "models without positions lose exactly nothing on shuffled patches."
+                    "Training cannot change it, because the argument never mentions the weights. In “Does the model "
+                    "use its positions?” the trained models without positions lose nothing on shuffled patches."
                 ),
             },
             right="The tokens after the last block are shuffled too, and the logits stay.",
         ),
         Question(
-            "A vector for the place is added to a token that holds the content of its patch. Can the two still be "
-            "told apart afterwards?",
+            "A position embedding is added to a token that holds the content of its patch. Can the two still be told "
+            "apart afterwards?",
             {
-                "Yes: the embedding can keep some of the D features free for the places.": (
-                    "D features are a lot of room. Exercise 2.3 builds a table that every token can read to the last "
-                    "digit while its content stays untouched."
+                "Yes: the embedding can keep some of the D features free for the positions.": (
+                    "D features leave a lot of room. Exercise 2.3 builds a table that every token can read exactly "
+                    "while its content stays untouched."
                 ),
                 "No: a sum mixes them, so the positions should be appended.": (
                     "Appending is a sum as well: one-hot places, appended before a linear embedding, give exactly an "
-                    "embedding plus a table of rows. “A vector for each place” shows it in code."
+                    "embedding plus a table of rows. “Optional: does adding spoil the content?” has it in code."
                 ),
                 "Only as long as the positions are small, such as 0.02.": (
-                    "The model makes less of small positions. In “Predict, then run” a table that starts with standard "
-                    "deviation 1 gains about five points over no positions, one that starts with 0.02 about two."
+                    "Small ones are used less. In “Does the model use its positions?” a table that starts with "
+                    "standard deviation 1 gains about five points over no positions, one that starts with 0.02 about "
+                    "two."
                 ),
             },
-            right="Yes: the embedding can keep some of the D features free for the places.",
+            right="Yes: the embedding can keep some of the D features free for the positions.",
         ),
         Question(
             "You resize a trained position table for larger images. The weights load without an error, and the "
@@ -182,19 +183,19 @@ QUIZZES = {
             {
                 "Yes: a wrong table would not have the shape that the model expects.": (
                     "The wrong ways return the right shape too, stretched as one line or with rows and columns "
-                    "swapped. See “A picture of another size”."
+                    "swapped. See “Images of another resolution”."
                 ),
-                "Neither tells: test what a correct resizing must leave alone.": (
-                    "Shape and accuracy fit a correct table and a wrong one. Properties do tell: the same grid "
-                    "gives the same table; the cls row stays; and a table that holds column numbers still has equal "
-                    "numbers down each column and growing ones along each row."
+                "Neither shape nor accuracy can tell: test what a correct resizing must keep.": (
+                    "Both fit a correct table and a wrong one. A test can tell: the cls row stays, and a table that "
+                    "holds column numbers still has equal numbers down each column and growing ones along each row."
                 ),
                 "No: with a correct table the accuracy would have stayed.": (
                     "The new size costs accuracy by itself, about 20 points at 35 pixels with a correct table, "
-                    "because each patch now shows a smaller piece. See “The same weights, other sizes”."
+                    "because each patch now shows a smaller piece. See the last figure of “Images of another "
+                    "resolution”."
                 ),
             },
-            right="Neither tells: test what a correct resizing must leave alone.",
+            right="Neither shape nor accuracy can tell: test what a correct resizing must keep.",
         ),
     ],
     "03": [

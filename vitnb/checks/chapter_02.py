@@ -1,18 +1,12 @@
-"""Exercises of chapter 2: what a bag notices, equivariance, an address by hand, stretching a table, sound tables."""
+"""Exercises of chapter 2: what a bag notices, fixed mixing, an address by hand, an open experiment."""
 
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from vitnb import clinic
-from vitnb.attention import MultiHeadAttention
-from vitnb.blocks import PreNormBlock
-from vitnb.checks.engine import Wrong, call, close, exercise, fresh, tensor_like
-from vitnb.checks.kinds import judge, parts, predict
-from vitnb.clinic import attend, place
-from vitnb.positions import LearnedPositions, NoPositions, SinCosPositions, resize_positions
+from vitnb.checks.engine import Wrong, call, close, described, exercise, fresh, number, tensor_like
+from vitnb.checks.kinds import compute, parts, predict
 
 # Does a model without positions, with mean pooling, give the same logits? The tests measure each.
 STAYS = {
@@ -36,15 +30,15 @@ def _what_stays(said: dict[str, bool], known: dict[str, bool]) -> str:
         return "You treat two ways of moving whole patches to other places unlike."
     if said["roll by a pixel"]:
         return "One at least of your True changes makes patches that were not there before."
-    return "Ask of each change: are they the same squares afterwards, in the same shares?"
+    return "Ask of each change: are they the same patches afterwards, in the same shares?"
 
 
 predict(
     "2.1",
     "stays(change)",
-    "Write down which squares the picture consists of before the change and after it. Where they lie does not count; "
+    "Write down which patches the image consists of before the change and after it. Where they lie does not count; "
     "what is inside them does.",
-    "For the last one: the answer is made from a mean over the tokens. What happens to a mean if every number in it "
+    "For the last one: the logits are made from a mean over the tokens. What happens to a mean if every number in it "
     "comes twice?",
     truth=lambda: STAYS,
     advice=_what_stays,
@@ -52,50 +46,71 @@ predict(
 )
 
 
-class _AddsTheMean(nn.Module):
-    def __init__(self, T: int, D: int):
-        super().__init__()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + x.mean(1, keepdim=True)
+def _two_numbers(W: Tensor, own: Tensor, other: Tensor) -> Tensor:
+    """The matrix with one number on the diagonal and one everywhere else."""
+    eye = torch.eye(len(W))
+    return own * eye + other * (1 - eye)
 
 
-EQUIVARIANT: dict[str, Callable[[int, int], nn.Module]] = {
-    "a linear layer": lambda T, D: nn.Linear(D, D + 3),
-    "a block with attention": lambda T, D: PreNormBlock(D, 2),
-    "attention": lambda T, D: MultiHeadAttention(D, 2),
-    "a layer that adds the mean of all tokens to each": _AddsTheMean,
-    "attention over the batch": lambda T, D: attend.OverTheBatch(D, 2),
-}
+def _equivariant_part(W: Tensor) -> Tensor:
+    own, T = W.diagonal().mean(), len(W)
+    return _two_numbers(W, own, (W.sum() - T * own) / (T * (T - 1)))
 
 
-def _which_layers(rejected: list[str], missed: list[str]) -> str:
-    wrong = clinic.of(NoPositions)
-    if len(rejected) == len(EQUIVARIANT) and "is invariant: it sorts the tokens" in missed:
-        return "You test for invariance, f(Px) = f(x): you accept a layer that sorts its tokens."
-    if len(missed) == len(wrong) and not rejected:
-        return f"You accept all {len(EQUIVARIANT) + len(wrong)} layers: what does your function compare?"
-    if "attention" in rejected and "a linear layer" not in rejected:
-        return "You reject attention, which is equivariant up to rounding: its sums run in another order."
-    if rejected:
-        return f"One that you reject is {rejected[0]}."
-    special = any("neighbour" in name or "first two" in name for name in missed)
-    return "Is your order or your input a special one?" if special else ""
+def _over_rolls(W: Tensor) -> Tensor:
+    return torch.stack([W.roll((k, k), dims=(0, 1)) for k in range(len(W))]).mean(0)
 
 
-judge(
+def _not_two_numbers(result: Tensor, wanted: Tensor, W: Tensor) -> str:
+    if close(result.T @ result, torch.eye(len(W)), 1e-3):
+        return "Your result is an orthogonal matrix, a permutation perhaps: W itself must be in it."
+    own, others = result.diagonal(), result[~torch.eye(len(W), dtype=torch.bool)]
+    if (own - own[0]).abs().max() > 1e-4:
+        return (
+            f"Entries (0, 0) and (1, 1) of your result are {own[0]:.2f} and {own[1]:.2f}. As the order varies, each "
+            "diagonal entry visits every place of the diagonal: what does that make of them on average?"
+        )
+    if (others - others[0]).abs().max() > 1e-4:
+        return (
+            f"Your diagonal is one number, as it should be, but entries (0, 1) and (0, 2) are {others[0]:.2f} and "
+            f"{others[1]:.2f}: under some order each entry off the diagonal comes to stand where another one stood."
+        )
+    return (
+        f"Your result has one number on the diagonal, {own[0]:.2f}, and one elsewhere, {others[0]:.2f}, as it should. "
+        "But these are not the averages of the entries that meet there."
+    )
+
+
+compute(
     "2.2",
-    "is_equivariant(layer, T, D)",
-    "Both sides of the equation are calls of the layer: one on shuffled tokens, one on tokens in order. Which of the "
-    "two results do you shuffle?",
-    "Draw the order at random, more than once: a flip or a roll is special. And compare with a tolerance, since sums "
-    "in another order differ in their last digits.",
-    right=EQUIVARIANT,
-    wrong=clinic.of(NoPositions),
-    nouns=("equivariant layers", "others"),
-    given=lambda kind: (kind(11, 12).requires_grad_(False), 11, 12),  # 7 tokens: one order in 100 is a special one
-    more=_which_layers,
-    accepted="you accept {right} equivariant layers and see through {wrong} others.",
+    "equivariant_part(W)",
+    "Let T be 3 and go through `itertools.permutations(range(3))`: P.T @ W @ P is W with its rows and its columns in "
+    "one order, W[o][:, o]. Add up all six and divide. How many different numbers does the result have?",
+    "A permutation of rows and columns moves a diagonal entry to another place of the diagonal, and never off it. Over "
+    "all orders every entry visits every place that it can reach, equally often.",
+    cases=lambda: [(fresh(4, 4),), (fresh(7, 7),), (fresh(50, 50),)],
+    reference=_equivariant_part,
+    mistakes={
+        "You average over rolls alone. What is left is a circular convolution: equivariant to shifts, not to every "
+        "order.": _over_rolls,
+        "You keep the diagonal alone: what a token takes from the others is lost.": (
+            lambda W: _two_numbers(W, W.diagonal().mean(), torch.zeros(()))
+        ),
+        "You give all entries one value. But no order moves an entry from the diagonal to a place off it, so the two "
+        "kinds have averages of their own.": lambda W: W.mean().expand_as(W).clone(),
+        "You divide the sum of the entries off the diagonal by T * T: count how many there are.": (
+            lambda W: _two_numbers(W, W.diagonal().mean(), (W.sum() - W.trace()) / W.numel())
+        ),
+        "You add up the entries and do not divide: an average is wanted.": (
+            lambda W: _two_numbers(W, W.trace(), W.sum() - W.trace())
+        ),
+        "You average W with its transpose: that makes it symmetric, and its rows still know the order.": (
+            lambda W: (W + W.T) / 2
+        ),
+        "You return W as it is: W @ x knows the order of the tokens.": lambda W: W.clone(),
+    },
+    otherwise=_not_two_numbers,
+    right="your matrix is the average over all orders, for T = 4, 7 and 50.",
 )
 
 
@@ -112,8 +127,8 @@ def _written(reading: Callable[[Tensor, int, int], tuple[Tensor, Tensor]], first
 
 
 ADDRESSES: dict[str, Callable] = {
-    "Without content you are right, with content you are off by up to {off:.1f}: your read listens to features in "
-    "which the patch speaks.": _written(lambda n, rows, cols: (n // cols, n % cols), first=0),
+    "Without content you are right, with content you are off by up to {off:.1f}: your read has weights on features "
+    "that hold the content of the patch.": _written(lambda n, rows, cols: (n // cols, n % cols), first=0),
     "You read (column, row): (row, column) is wanted.": _written(lambda n, rows, cols: (n % cols, n // cols)),
     "You divide by the number of rows, {rows}: the places stand row by row, {cols} in each.": (
         _written(lambda n, rows, cols: (n // rows, n % rows))
@@ -133,7 +148,7 @@ ADDRESSES: dict[str, Callable] = {
     "Two features of every token are free. Write the row of the place into one and its column into the other. Where "
     "in the table does the place in row r and column c stand?",
     "Places are counted row by row: look at what the number of a place leaves when it is divided by the number of "
-    "columns. And a weight of 0 in `read` means that a feature is not heard.",
+    "columns. And a weight of 0 in `read` ignores a feature.",
     ADDRESSES,
 )
 def _address(answer: Callable) -> str:
@@ -149,12 +164,12 @@ def _address(answer: Callable) -> str:
         wanted = torch.cartesian_prod(torch.arange(rows), torch.arange(cols)).float()  # (N, 2)
         if not torch.allclose(found, wanted.expand_as(found), atol=1e-2):
             raise Wrong(_address_mistake(table, read, (found - wanted).abs().max().item(), rows, cols))
-    return "each token reads its row and column on grids of 3 x 5 and 6 x 4, whatever it shows."
+    return "each token reads its row and column on grids of 3 x 5 and 6 x 4, whatever its patch shows."
 
 
 def _address_mistake(table: Tensor, read: Tensor, off: float, rows: int, cols: int) -> str:
     if not (table.any() or read.any()):
-        return "Your table and your read are all zeros: nobody hears anything."
+        return "Your table and your read are all zeros, so every token reads (0, 0)."
     quiet = table @ read  # (N, 2)
     for message, mistake in ADDRESSES.items():
         theirs, reads = mistake(rows, cols, table.shape[1])
@@ -166,106 +181,63 @@ def _address_mistake(table: Tensor, read: Tensor, off: float, rows: int, cols: i
     return f"On a grid of {rows} x {cols}, place {n} reads ({r}, {c}), and that is not its row and column."
 
 
-Grid = tuple[int, int]
-WAYS = [
-    dict(mode=mode, antialias=antialias, align_corners=corners)
-    for mode in ("bicubic", "bilinear")
-    for antialias in (True, False)
-    for corners in (False, True)
-]
-LINES = [dict(mode="linear", align_corners=False), dict(mode="linear", align_corners=True), dict(mode="nearest")]
-# {message: (wrong versions, ways in which each may stretch)}
-STRETCHED: dict[str, tuple[tuple[Callable, ...], list[dict]]] = {
-    "the rows in front stand at the end of your table.": ((place.prefix_last,), WAYS),
-    "you stretch the places as one line, so that a row's end runs into the next row's start.": (
-        (place.as_one_line,),
-        LINES,
-    ),
-    "you stretch the whole table, cls and all, as one line: keep cls out of it and use the grid.": (
-        (place.prefix_in_the_line,),
-        LINES,
-    ),
-    "rows and columns are swapped.": ((place.rows_as_columns, place.grid_transposed), WAYS),
-    "every vector is torn: reshape(1, D, rows, cols) draws new borders and moves no feature. Permute.": (
-        (place.torn, place.torn_twice),
-        WAYS,
-    ),
-    "the stretching is right, the way back is not: the features must be the last axis again. Transpose.": (
-        (place.torn_on_the_way_back,),
-        WAYS,
-    ),
-}
+VERDICTS = ("clothes", "digits", "not shown")
+
+
+def _verdict(clothes: Tensor, digits: Tensor) -> tuple[str, float, float]:
+    """Which data set gains more, how much more, and the standard error of that, in points."""
+    gap = 100 * (digits.mean() - clothes.mean())
+    error = 100 * (clothes.var() / len(clothes) + digits.var() / len(digits)).sqrt()
+    said = "not shown" if gap.abs() <= 2 * error else "digits" if gap > 0 else "clothes"
+    return said, gap.item(), error.item()
+
+
+def _gains(values: object, name: str) -> Tensor:
+    """The gains of one data set, or Wrong if they cannot be gains of several seeds."""
+    if isinstance(values, Tensor):
+        values = values.tolist()
+    if not isinstance(values, (list, tuple)):
+        raise Wrong(f"Your gains on {name} are {described(values)}: a list with one number per seed is wanted.")
+    gains = torch.tensor([number(value) for value in values], dtype=torch.float64)
+    if len(gains) < 3:
+        raise Wrong(
+            f"{len(gains)} gain{'s' * (len(gains) != 1)} on {name}: a standard error needs three seeds or more."
+        )
+    if gains.abs().max() > 1:
+        raise Wrong(
+            f"A gain of {gains[gains.abs().argmax()]:.3g} on {name}: accuracies lie between 0 and 1, so give gains as "
+            "shares, 0.05 for five points."
+        )
+    if gains.min() > 0.6:
+        raise Wrong(
+            f"Every seed gains more than 60 points on {name}. Are these accuracies? A gain is the accuracy with "
+            "positions minus the accuracy without."
+        )
+    if (gains == gains[0]).all():
+        raise Wrong(f"All {len(gains)} gains on {name} are the same number: did each run get its own seed?")
+    return gains
 
 
 @exercise(
     "2.4",
-    "my_resize(table, old, new, num_prefix)",
-    "First cut the table in two: the rows before the patches, which have no place on the grid, and the rest. F.inter"
-    "polate wants (1, D, rows, cols); what you have is (1, N, D).",
-    "The features must become channels, and that takes more than new borders: put the places on their grid first, "
-    "then move the last axis. On the way back, the same in reverse.",
-    {message: versions[0] for message, (versions, _) in STRETCHED.items()},
+    "finding()",
+    'Two trainings for each seed: `accuracy(few, seed, pos_std=1.0)` and `accuracy(few, seed, pos_embed="none")`. '
+    "Their difference is one gain. Train outside `finding`, keep the lists, and let `finding` return them.",
+    "Turn both lists into tensors c and d. The standard error of the difference is (c.var() / len(c) + d.var() / "
+    'len(d)).sqrt(). A difference of at most two of these is "not shown".',
+    {},
 )
-def _resize(answer: Callable) -> str:
-    for case in (((3, 5), (6, 4), 1), ((4, 2), (3, 7), 0), ((5, 4), (7, 9), 3), ((3, 4), (3, 4), 1)):
-        old, new, prefix = case
-        table = fresh(1, prefix + old[0] * old[1], 6)
-        result, wanted = call(answer, table, *case), resize_positions(table, *case)
-        where = f"From {old[0]} x {old[1]} to {new[0]} x {new[1]} with {prefix} row{'s' * (prefix != 1)} in front"
-        if isinstance(result, Tensor) and result.ndim == 3 and result.shape[1] == wanted.shape[1] - prefix:
-            if prefix:
-                raise Wrong(f"{where}: you return the patches' rows only. The rows in front are missing.")
-        result = tensor_like(result, wanted)
-        if not any(close(result, _stretched(table, *case, **way), 1e-4) for way in WAYS):
-            raise Wrong(f"{where}: {_resize_mistake(result, table, *case)}")
-    return "4 pairs of grids, larger and smaller, with 0, 1 and 3 rows in front."
-
-
-def _stretched(table: Tensor, old: Grid, new: Grid, prefix: int, **way: str | bool) -> Tensor:
-    grid = table[:, prefix:].reshape(1, *old, -1).permute(0, 3, 1, 2)  # (1, D, rows, cols)
-    grid = F.interpolate(grid, size=new, **way)  # (1, D, rows', cols')
-    return torch.cat([table[:, :prefix], grid.flatten(2).mT], dim=1)  # (1, T', D)
-
-
-def _resize_mistake(result: Tensor, table: Tensor, old: Grid, new: Grid, prefix: int) -> str:
-    for message, (versions, ways) in STRETCHED.items():
-        if any(close(result, wrong(table, old, new, prefix, **way), 1e-4) for wrong in versions for way in ways):
-            return message
-    if prefix and not close(result[:, :prefix], table[:, :prefix]):
-        return "the rows in front are changed. The cls token has no place on the grid: keep it out of the stretching."
-    if old == new:
-        return "the grid stays the same, yet your table does not."
-    return "your table is not the old one, stretched on its grid."
-
-
-SOUND: dict[str, Callable[[int, int, float], nn.Module]] = {
-    "a learned table": LearnedPositions,
-    "waves": lambda T, D, std: SinCosPositions((2, (T - 1) // 2), D, 1),
-    "no positions at all": lambda T, D, std: NoPositions(),
-}
-
-
-def _which_positions(rejected: list[str], missed: list[str]) -> str:
-    if len(rejected) == len(SOUND):
-        return "You find none of 3 sound kinds of positions sound. Do you compare differences bit by bit?"
-    if rejected:
-        return f"You reject sound positions: {rejected[0]}. Not every table is learned, or has to be."
-    if len(missed) == len(clinic.of(LearnedPositions)):
-        return "You accept everything, Suspect too. A shape proves nothing: compare values."
-    return ""
-
-
-judge(
-    "2.5",
-    "is_sound(make, x)",
-    "Three sentences, three comparisons: picture with picture, call with call, module with module. What do the "
-    "positions give for tokens that are all zero?",
-    "For the third: make two modules, give the second one the weights of the first, and compare what they do. Any "
-    "random table that is not among the weights shows itself.",
-    right=SOUND,
-    wrong=clinic.of(LearnedPositions),
-    nouns=("sound kinds of positions", "unsound ones"),
-    given=lambda kind: (lambda: kind(7, 12, 0.7), fresh(3, 7, 12)),
-    more=_which_positions,
-    accepted="you accept {right} sound kinds of positions and see through {wrong} others.",
-)
+def _finding(answer: Callable) -> str:
+    clothes, digits, said = parts(call(answer), 3, "the triple (clothes, digits, verdict)")
+    gains = _gains(clothes, "clothes"), _gains(digits, "digits")
+    if said not in VERDICTS:
+        raise Wrong(f"Your verdict is {described(said)}: one of {', '.join(map(repr, VERDICTS))} is wanted.")
+    follows, gap, error = _verdict(*gains)
+    numbers = f"the gain on digits minus that on clothes is {gap:+.1f} points, with a standard error of {error:.1f}"
+    if said == follows:
+        return f"{numbers}, so your verdict {said!r} follows from your runs. Would it survive another setting?"
+    if follows == "not shown":
+        raise Wrong(f"In your runs {numbers}. That is less than two standard errors: chance alone may explain it.")
+    if said == "not shown":
+        raise Wrong(f"In your runs {numbers}. That is more than two standard errors: you may say more than {said!r}.")
+    raise Wrong(f"In your runs {numbers}. You name the data set that gains less.")

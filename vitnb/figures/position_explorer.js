@@ -1,4 +1,4 @@
-// PositionExplorer: how similar all places are to one, and what four trained models answer when the patches are shuffled.
+// PositionExplorer: how similar all position embeddings are to one, and what four trained models answer when the patches are shuffled.
 import { legend } from "./kit/axes.js";
 import { inOrder, picture } from "./kit/canvas.js";
 import { button, select } from "./kit/controls.js";
@@ -52,7 +52,7 @@ function read(model) {
   if (!(Number.isInteger(grid) && grid > 1))
     throw Error(`a grid of ${grid} patches a side is none`);
   const side = Math.sqrt(pixels.length / C);
-  if (side % grid !== 0) throw Error(`its ${C} pictures do not divide into ${N} patches each`);
+  if (side % grid !== 0) throw Error(`its ${C} images do not divide into ${N} patches each`);
   const need = (name, count) => needFloats(model.get(name), name, count);
   const all = need("tables", N * widths.reduce((a, b) => a + b, 0));
   const probabilities = need("probabilities", names.length * C * count * C);
@@ -93,7 +93,7 @@ function build({ model, root, put }) {
   const stored = read(model);
   const { grid, N, C, count, classes, widths, names, orders, pixels, side } = stored;
   const { tables, probabilities, accuracy } = stored;
-  const pick = select("Picture:", classes, (index) => put({ picture: index }));
+  const pick = select("Image:", classes, (index) => put({ picture: index }));
   const shuffle = button("Shuffle again", () =>
     put({ order: (model.get("order") % (count - 1)) + 1 }),
   );
@@ -116,15 +116,15 @@ function build({ model, root, put }) {
     controls(pick.node, h("div", { className: "vf-buttons" }, shuffle, sort)),
     h("div", { className: "vf-pos-top" }, places.node, h("div", {}, says, keys.node)),
     soft(
-      "Point at a place of the picture, or focus it and use the arrow keys. Each small map shows how " +
-        "similar the vectors of all places are to the one of this place: 1 alike, 0 unrelated, −1 opposed. The last " +
-        `line of each model: the share of ${whole(model.get("tested"))} test pictures that it gets right, all in the order shown.`,
+      "Point at a place of the image, or focus it and use the arrow keys. Each small map shows the cosine similarity " +
+        "of all position embeddings to the one of this place: 1 alike, 0 unrelated, −1 opposed. The last line of each " +
+        `model: its accuracy on ${whole(model.get("tested"))} test images, all in the order shown.`,
     ),
     h("div", { className: "vf-pos" }, ...cards.map(({ node }) => node)),
   );
 
   return function draw() {
-    const index = needIndex(model.get("picture"), "picture", C);
+    const index = needIndex(model.get("picture"), "image", C);
     const turn = needIndex(model.get("order"), "order", count);
     const place = needIndex(model.get("place"), "place", N);
     const order = orders.subarray(turn * N, turn * N + N);
@@ -147,15 +147,15 @@ function build({ model, root, put }) {
       const near = widths[m] ? cosines(tables[m], widths[m], place) : null;
       const nearBy = near && nearest(near, place);
       card.near.textContent = near
-        ? `nearest: place ${nearBy}, ${near[nearBy].toFixed(2)}`
-        : "nothing is added";
+        ? `most similar: place ${nearBy}, ${near[nearBy].toFixed(2)}`
+        : "no positions";
       card.map.show({
         chosen: place,
         cells: near ? near.map(shadeOf) : Array(N).fill({ word: "–" }),
         label: near
           ? `${names[m]}: cosines of place ${place} with places 0 to ${N - 1}: ` +
             near.map((v) => v.toFixed(2)).join(", ")
-          : `${names[m]}: no vectors, all places are alike`,
+          : `${names[m]}: no position embeddings, all places are alike`,
       });
       const [before, now] = [answer(m, 0), answer(m, turn)];
       const result = compare(before, now);
@@ -163,9 +163,9 @@ function build({ model, root, put }) {
       card.answers.replaceChildren(...rows);
       const [all, here] = [accuracy[m * count], accuracy[m * count + turn]];
       card.counted.textContent = turn
-        ? `Largest change: ${result.points.toFixed(1)} points. Right in this order: ` +
+        ? `Largest change: ${result.points.toFixed(1)} points. Accuracy in this order: ` +
           `${percent(here)} (in order ${percent(all)})`
-        : `Right in order: ${percent(all)}`;
+        : `Accuracy in order: ${percent(all)}`;
       if (!turn) return `${names[m]}: ${classes[result.now]}`;
       const answers =
         result.before === result.now
@@ -175,7 +175,7 @@ function build({ model, root, put }) {
     });
     const patch = turn ? `, now showing patch ${order[place]},` : "";
     says.textContent =
-      `Place ${place} of 0 to ${N - 1}${patch} is chosen. The picture is of class ` +
+      `Place ${place} of 0 to ${N - 1}${patch} is chosen. The image is of class ` +
       `“${classes[index]}”, ${turn ? `shuffled (order ${turn} of ${count - 1})` : "in order"}. ` +
       `Positions and answers: ${said.join("; ")}.`;
   };

@@ -1,4 +1,4 @@
-"""What four kinds of positions know of each other, and what they make of a shuffled picture (chapter 02)."""
+"""How similar the position embeddings of four models are, and what these answer to shuffled images (chapter 02)."""
 
 from typing import Any
 
@@ -15,28 +15,28 @@ from vitnb.patches import patchify
 
 
 class PositionExplorer(Figure):
-    """Pick a place and see how similar all places are to it; shuffle the patches and see four models answer.
+    """Pick a place and see which position embeddings are similar; shuffle the patches and see four models answer.
 
     All that it shows is measured: the stored experiment `shuffled` trained
     one model of each kind. It needs no data set.
-    picture, order and place follow the reader's choice; order 0 is the
-    picture as it was, the others are the stored shuffles.
+    picture (an image's number), order and place follow the reader's choice;
+    order 0 is the image as it was, the others are the stored shuffles.
 
-    Raises: TypeError or ValueError if there is no such picture, order or place.
+    Raises: TypeError or ValueError if there is no such image, order or place.
     """
 
     _esm = module("position_explorer.js")
     _css = style("position_explorer.css")
 
-    classes = traitlets.List(traitlets.Unicode()).tag(sync=True)  # picture n is of class n
+    classes = traitlets.List(traitlets.Unicode()).tag(sync=True)  # image n is of class n
     models = traitlets.List(traitlets.Unicode()).tag(sync=True)
     widths = traitlets.List(traitlets.Int()).tag(sync=True)  # of each model's table; 0: it has none
     grid = traitlets.Int(4).tag(sync=True)
-    tested = traitlets.Int(0).tag(sync=True)  # pictures behind an accuracy
-    pixels = traitlets.Bytes().tag(sync=True)  # uint8, (pictures, H, W)
+    tested = traitlets.Int(0).tag(sync=True)  # images behind an accuracy
+    pixels = traitlets.Bytes().tag(sync=True)  # uint8, (images, H, W)
     orders = traitlets.Bytes().tag(sync=True)  # uint8, (orders, N)
     tables = traitlets.Bytes().tag(sync=True)  # float32, (N, D) of each model that has one
-    probabilities = traitlets.Bytes().tag(sync=True)  # float32, (models, pictures, orders, classes)
+    probabilities = traitlets.Bytes().tag(sync=True)  # float32, (models, images, orders, classes)
     accuracy = traitlets.Bytes().tag(sync=True)  # float32, (models, orders)
     picture = traitlets.Int(0).tag(sync=True)
     order = traitlets.Int(0).tag(sync=True)
