@@ -81,6 +81,20 @@ SIZES = {
 }
 
 
+class CNN(nn.Module):
+    """Convolutions of 3 x 3, each with BatchNorm and ReLU, two of which halve the picture; then the mean and a head."""
+
+    def __init__(self, widths=(32, 64, 128, 96), num_classes: int = 10):
+        super().__init__()
+        layers: list[nn.Module] = []
+        for before, after, stride in zip((1, *widths), widths, (1, 2, 2, 1), strict=False):
+            layers += [nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        self.layers, self.head = nn.Sequential(*layers), nn.Linear(widths[-1], num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.layers(images).mean((2, 3)))  # (B, C, H, W) -> (B, K)
+
+
 class LayerScale(nn.Module):
     """A branch times one learned gain a channel, small at the start (Touvron et al. 2021)."""
 

@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  cost,
   cutByReshape,
   cutRight,
   patchSides,
@@ -17,7 +16,7 @@ const everyPixel = C.flatMap((c) =>
   Array.from({ length: 96 }, (_, i) => ({ c, row: Math.floor(i / 12), column: i % 12 })),
 );
 
-test("patch sides divide both sides of the picture", () => {
+test("patch sides divide both sides of the image", () => {
   assert.deepEqual(patchSides(96, 96), [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48]);
   assert.deepEqual(patchSides(8, 12), [1, 2, 4]);
   assert.deepEqual(patchSides(28, 28), [1, 2, 4, 7, 14]);
@@ -48,10 +47,4 @@ test("scrambled draws place q of token n of reshape where patchify reads it", ()
     const { token, place } = cutRight(SHAPE, P, c, row, column);
     assert.equal(drawn[(c * 8 + row) * 12 + column], pixels[token * 48 + place]);
   }
-});
-
-test("cost of a block", () => {
-  assert.deepEqual(cost(196, 768), { alone: 24 * 196 * 768 ** 2, compare: 4 * 196 ** 2 * 768 });
-  const { alone, compare } = cost(6 * 64, 64);
-  assert.equal(alone, compare);
 });

@@ -81,7 +81,7 @@ def test_an_import_must_not_rename(tmp_path):
 def test_figure_has_a_fixed_text_and_a_still_picture(monkeypatch):
     explorer = PatchExplorer()
     bundle = explorer._repr_mimebundle_()[0]
-    assert bundle["text/plain"] == repr(explorer) == repr(PatchExplorer(patch_size=8))
+    assert bundle["text/plain"] == repr(explorer) == repr(PatchExplorer(patch_size=7))
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
     assert bundle["image/png"] == PatchExplorer()._repr_mimebundle_()[0]["image/png"]
     assert VIEW in bundle
@@ -114,12 +114,11 @@ def test_explorer_carries_the_pictures_exactly():
         (lambda: PatchExplorer({"a": torch.zeros(1, 8, 8).int()}), TypeError, ["int32", "byte"]),
         (lambda: PatchExplorer({"a": torch.zeros(3, 5000, 8000)}), ValueError, ["5000 x 8000", "sample_image"]),
         (lambda: PatchExplorer({"a": torch.zeros(1, 7, 8)}), ValueError, ["7 and 8", "96 x 96"]),
-        (lambda: PatchExplorer(patch_size=5), ValueError, ["patch_size 5", "96 x 96", "6, 8"]),
+        (lambda: PatchExplorer(patch_size=5), ValueError, ["patch_size 5", "28 x 28", "4, 7"]),
         (lambda: PatchExplorer(patch_size="5"), TypeError, ["patch_size", "'5'", "4"]),
-        (lambda: PatchExplorer(width=0), ValueError, ["width", "0", "at least 1"]),
-        (lambda: setattr(PatchExplorer(), "patch_size", 7), ValueError, ["patch_size 7", "6, 8"]),
-        (lambda: setattr(PatchExplorer(), "picture", 3), ValueError, ["picture", "3", "0"]),
-        (lambda: setattr(PatchExplorer(), "row", 96), ValueError, ["row", "96", "95"]),
+        (lambda: setattr(PatchExplorer(), "patch_size", 8), ValueError, ["patch_size 8", "4, 7"]),
+        (lambda: setattr(PatchExplorer(), "picture", 4), ValueError, ["picture", "4", "0"]),
+        (lambda: setattr(PatchExplorer(), "row", 28), ValueError, ["row", "28", "27"]),
     ],
 )
 def test_bad_input_is_refused_with_words(call, error, words):
@@ -199,11 +198,22 @@ def assert_cuts(figure, name, p, row, column):
             assert torch.equal(shown[3 * i + 2][:, 0], numbers[:, at])
 
 
+def photograph(figure):
+    """Choose the photograph, in patches of 16; the boot is there first, in patches of 4."""
+    size = figure.locator("input[type=range]")
+    expect(size).to_have_attribute("aria-valuetext", re.compile(" 49 tokens"))
+    assert_cuts(figure, "boot", 4, 11, 15)
+    figure.get_by_label("photograph").check()
+    for _ in (6, 8, 12, 16):
+        size.press("ArrowRight")
+    expect(size).to_have_attribute("aria-valuetext", re.compile(" 36 tokens"))
+
+
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
 def test_patch_explorer_by_mouse_and_key(live, from_file):
     figure, page, watch = live(PAGE, from_file=from_file)
     size, pad, says = figure.locator("input[type=range]"), figure.locator(".vf-pad"), figure.get_by_role("status")
-    expect(size).to_have_attribute("aria-valuetext", re.compile(" 36 tokens"))
+    photograph(figure)
     pad.scroll_into_view_if_needed()
     box = pad.bounding_box()
     page.mouse.move(box["x"] + box["width"] * 95.5 / 96, box["y"] + box["height"] * 0.5 / 96)  # the corner, top right
@@ -221,7 +231,7 @@ def test_patch_explorer_by_mouse_and_key(live, from_file):
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 9,216 tokens"))
     assert_cuts(figure, "photograph", 1, 1, 79)
     assert figure.locator(".vf-cut line").count() == 0  # no room between pixels
-    assert "261 GFLOP (66.7\u00a0%)" in figure.locator("dl").inner_text()  # 4 * 9216 ** 2 * 768
+    assert "84,934,656" in figure.locator("dl").inner_text()  # 9216 ** 2
     size.focus()
     page.keyboard.press("ArrowRight")
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 2,304 tokens"))
@@ -235,6 +245,7 @@ def test_patch_explorer_by_mouse_and_key(live, from_file):
 def test_patch_explorer_agrees_with_patchify(live):
     figure, page, _ = live(PAGE)
     pad, says = figure.locator(".vf-pad"), figure.get_by_role("status")
+    photograph(figure)
     pad.scroll_into_view_if_needed()
     box = pad.bounding_box()
     for row, column in ((3, 90), (50, 17), (95, 0)):
@@ -253,6 +264,7 @@ def test_patch_explorer_agrees_with_patchify(live):
 def test_patch_explorer_by_touch_on_a_phone(live):
     figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
     size = figure.locator("input[type=range]")
+    photograph(figure)
     touch(figure.locator(".vf-pad"), 0.1, 0.9)
     expect(figure.get_by_role("status")).to_contain_text("row 86, column 9 belongs to token 30")
     assert_cuts(figure, "photograph", 16, 86, 9)
@@ -275,10 +287,10 @@ def test_patch_explorer_is_accessible_and_follows_the_theme(live):
 
 
 GARBAGE = {
-    "patches of 5 do not divide 96 × 96 pixels; 1, 2, 3": (r'"patch_size": 16', '"patch_size": 5'),
-    "patches of null do not divide": (r'"patch_size": 16', '"patch_size": null'),
-    "there is no such picture": (r'"picture": 0', '"picture": 9'),
-    "its pictures should take": (r'"shapes": \[\[3, 96, 96\]', '"shapes": [[3, 96, 97]'),
+    "patches of 5 do not divide 28 × 28 pixels; 1, 2, 4": (r'"patch_size": 4', '"patch_size": 5'),
+    "patches of null do not divide": (r'"patch_size": 4', '"patch_size": null'),
+    "there is no such image": (r'"picture": 0', '"picture": 9'),
+    "its images should take": (r'"shapes": \[\[1, 28, 28\]', '"shapes": [[1, 28, 29]'),
     "This figure could not start in your browser": (r"function build\(", "function build(("),
     "the page holds no state for it": (r'"model_id": "0000', '"model_id": "1111'),
 }

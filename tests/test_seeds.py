@@ -576,7 +576,7 @@ SEEDS = {
     "1 discussion: against a CNN": [cell(f"{RECIPES}:cnn-figure", r"errorbar|spread|plot"), result("cnn", "CNN")],
     "1 discussion: equivariance and locality": [cell(f"{POSITIONS}:afb64289", r"equivariant")],
     "1 discussion: DeiT": [source("touvron2021training", VIT)],
-    "1 discussion: quadratic in tokens": [cell(f"{PATCHES}:728675d8", r"4 \* N\*\*2 \* D")],
+    "1 discussion: quadratic in tokens": [cell(f"{PATCHES}:728675d8", r"return N, N\*\*2")],
     "1 discussion: Swin": [source("liu2021swin", VIT)],
     "1 exercise 1: the image size and the time": [
         cell(f"{PATCHES}:728675d8", r"def cost\(side, p"),
@@ -686,7 +686,7 @@ MISTAKES = {
     "0: hours of training": [cell(f"{RECIPES}:textbook-code", r"minutes")],
     "0: sizes that do not divide": [
         cell(f"{PATCHES}:4bda0db6", r"96:"),
-        cell(f"{PATCHES}:49dbcd37", r"ValueError"),
+        cell(f"{PATCHES}:3fdb07d7", r"ValueError"),
     ],
     "1: cls is projected from pixels": [cell(f"{POOLING}:c719d674", r"the same for every")],
     "1: convolution is invariant": [cell(f"{POSITIONS}:afb64289", r"conv\(shifted\), moves_along")],

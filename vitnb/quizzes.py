@@ -72,19 +72,20 @@ QUIZZES = {
             {
                 "There are still 16 × 16 of them, each made from fewer pixels.": (
                     "16 × 16 is the size of a patch, not the number of patches. The number depends on the image: an "
-                    "image of 224 × 224 pixels has 14 × 14 patches of side 16. “Cut, number, line up” has the formula."
+                    "image of 224 × 224 pixels has 14 × 14 patches of side 16. The formula is in “Second attempt: one "
+                    "token per square”."
                 ),
                 "There are four times as many, and each is as wide as before.": (
                     "Twice as many patches fit along each side of the image, and D is chosen independently of the "
-                    "patch side, because E translates from the one to the other."
+                    "patch side, because E projects patches of any size to width D."
                 ),
                 "There are four times as many, and each is a quarter as wide.": (
                     "The patches hold a quarter of the numbers, but the matrix E maps them to width D, whatever "
                     "their size. That both are 768 in ViT-B/16 is a coincidence; see “From patches to tokens”."
                 ),
                 "There are twice as many, and each is as wide as before.": (
-                    "That counts along one side only. Rows and columns both double; the table in “How many tokens, "
-                    "at what price?” goes from 196 to 784."
+                    "That counts along one side only. Rows and columns both double, so there are four times as many. "
+                    "The table in “First attempt: one token per pixel” shows the same for an image of twice the side."
                 ),
             },
             right="There are four times as many, and each is as wide as before.",
@@ -95,15 +96,15 @@ QUIZZES = {
             {
                 "They are right: shape and round trip leave no room for a mistake.": (
                     "A reshape always has an exact inverse, namely another reshape, so the round trip proves nothing "
-                    "here. “Back again” shows both, the exact round trip and the wrong patches."
+                    "here. “And back again” shows both, the exact round trip and the wrong patches."
                 ),
                 "They are the right squares in the wrong order.": (
                     "They are no squares at all. `reshape` moves no number, it only draws borders along the memory. "
                     "Look at the first row in “By hand, on 24 pixels”: 0, 1, 2, 3 are neighbours on one line."
                 ),
                 "They are wrong, and a training run would show it.": (
-                    "They are wrong, but the model learns from stripes as well: in “Predict, then run” five seeds "
-                    "find no difference in accuracy that the errors allow."
+                    "They are wrong, but a model learns from them as well. In “What if the boot moves?” one arm was "
+                    "trained on such patches; compare its accuracy with that of the right ViT."
                 ),
                 "They are wrong, and only a comparison of their content shows it.": (
                     "Each row is a run of numbers in memory order. Shape, round trip and accuracy are all as they "

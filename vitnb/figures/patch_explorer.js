@@ -4,9 +4,9 @@ import { choice, pointable, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, s, sentence, soft } from "./kit/dom.js";
 import { figure, needBytes } from "./kit/figure.js";
 import { boxOf, overlay, per, ringOf } from "./kit/grid.js";
-import { list, number, percent, whole } from "./kit/words.js";
+import { list, whole } from "./kit/words.js";
 
-/** The patch sides that divide both sides of a picture, up to half the shorter one. */
+/** The patch sides that divide both sides of an image, up to half the shorter one. */
 export function patchSides(height, width) {
   const most = Math.min(height, width) / 2;
   return Array.from({ length: most }, (_, i) => i + 1).filter(
@@ -33,7 +33,7 @@ export function pixelOf([, , W], p, token, place) {
   return { c: Math.floor(place / (p * p)), row, column: (token % (W / p)) * p + (cell % p) };
 }
 
-/** The picture that one sees if the tokens of reshape alone are taken for patches. */
+/** The image that one sees if the tokens of reshape alone are taken for patches. */
 export function scrambled(pixels, shape, p) {
   const [C, H, W] = shape;
   const result = new Uint8Array(pixels.length);
@@ -44,15 +44,10 @@ export function scrambled(pixels, shape, p) {
   return result;
 }
 
-/** Operations of one block: of the layers that treat each token alone, and of comparing tokens. */
-export function cost(tokens, width) {
-  return { alone: 24 * tokens * width ** 2, compare: 4 * tokens ** 2 * width };
-}
-
 const WIDEST = 640; // pixels for the numbers of a token
 const LEAST = 5; // around a patch of fewer pixels on the screen there is no room for lines
 
-/** One of the two columns: the whole picture, the token as a square, the token as a vector, each with marks over it. */
+/** One of the two columns: the whole image, the token as a square, the token as a vector, each with marks over it. */
 function makeColumn(title) {
   const [image, square, strip] = ["vf-cut", "vf-square", "vf-strip"].map(overlay);
   const caption = soft();
@@ -64,12 +59,12 @@ function build({ model, root, put }) {
   const [names, shapes] = [model.get("names"), model.get("shapes")];
   const sizes = shapes.map(([C, H, W]) => C * H * W);
   const before = (index) => sizes.slice(0, index).reduce((sum, size) => sum + size, 0);
-  const all = needBytes(model.get("pixels"), "pictures", before(shapes.length));
+  const all = needBytes(model.get("pixels"), "images", before(shapes.length));
   const clamp = (value, count) => Math.min(Math.max(value, 0), count - 1);
   const state = () => {
     const [index, p] = [model.get("picture"), model.get("patch_size")];
     const shape = shapes[index];
-    if (!shape) throw Error(`there is no such picture; there are ${shapes.length}`);
+    if (!shape) throw Error(`there is no such image; there are ${shapes.length}`);
     const [, H, W] = shape;
     const sides = patchSides(H, W);
     if (!sides.includes(p))
@@ -88,9 +83,9 @@ function build({ model, root, put }) {
     const [row, column] = [Math.floor(0.4 * H), Math.floor(0.56 * W)];
     put({ picture: index, patch_size: near, row, column });
   };
-  const pictures = choice("Picture:", names, pick);
+  const pictures = choice("Image:", names, pick);
   const size = slider("Patch size", (p) => put({ patch_size: p }));
-  const [right, wrong] = [makeColumn("Cut right"), makeColumn("Cut by reshape")];
+  const [right, wrong] = [makeColumn("Cut into patches"), makeColumn("Cut by reshape alone")];
   pointable(
     right.image.svg,
     (x, y) => {
@@ -108,7 +103,7 @@ function build({ model, root, put }) {
     controls(pictures.node, size.node),
     h("div", { className: "vf-side-by-side" }, right.node, wrong.node),
     soft(
-      "Point at a pixel of the left picture, or focus it and use the arrow keys; Shift jumps a patch.",
+      "Point at a pixel of the left image, or focus it and use the arrow keys; with Shift they move by a whole patch.",
     ),
     says,
     formula,
@@ -133,7 +128,7 @@ function build({ model, root, put }) {
     const cut = `${high} rows of ${wide} patches`;
     drawColumn(right, pixels, shape, p, n, [{ row, column }], places, [
       `${names[index]}, cut into ${cut}. Arrow keys choose a pixel: ${where}.`,
-      `Token ${n} as a square: a piece of the picture`,
+      `Token ${n} as a square: a piece of the image`,
       `Token ${n} as a vector of ${length} numbers, the pixel's places marked`,
     ]);
     drawColumn(wrong, scrambled(pixels, shape, p), shape, p, n, landed, torn, [
@@ -155,16 +150,10 @@ function build({ model, root, put }) {
     formula.textContent =
       `token = ⌊${row} / ${p}⌋ · ${wide} + ⌊${column} / ${p}⌋ = ${r} · ${wide} + ${k} = ${n};  ` +
       `place = ${C === 3 ? `c · ${p}² + ` : ""}${row % p} · ${p} + ${column % p}`;
-    const { alone, compare } = cost(tokens, model.get("width"));
-    const flops = (count) => `${number(count / 1e9)} GFLOP`;
     counts.show([
       ["tokens, N", whole(tokens)],
-      ["numbers in each, C\u00a0·\u00a0p²", whole(length)],
-      ["each token alone, 24\u00a0N\u00a0D²", flops(alone)],
-      [
-        "tokens compared, 4\u00a0N²\u00a0D",
-        `${flops(compare)} (${percent(compare / (alone + compare), 1)})`,
-      ],
+      ["numbers in each patch, C\u00a0·\u00a0p²", whole(length)],
+      ["pairs of tokens, N²", whole(tokens ** 2)],
     ]);
   };
 }
@@ -178,7 +167,7 @@ function linesOf(stripes, along, across) {
   });
 }
 
-/** Draw a picture with its grid, token n as a square and as a vector; marks are pixels, places their tokens and places. */
+/** Draw an image with its grid, token n as a square and as a vector; marks are pixels, places their tokens and places. */
 function drawColumn({ image, square, strip, caption }, pixels, shape, p, n, marks, places, labels) {
   const [C, H, W] = shape;
   const [left, top] = [(n % (W / p)) * p, Math.floor(n / (W / p)) * p];

@@ -19,13 +19,12 @@ from vitnb.patches import unpatchify
 class PatchExplorer(Figure):
     """Pick a pixel and see its patch, its token and its place in the vector, beside a cut by reshape alone.
 
-    pictures maps a name to a picture (C, H, W), float in [0, 1] or uint8, with
-    1 or 3 channels and at most 256 pixels a side; without it there are three.
-    width is the D of the block whose operations are counted.
-    picture, patch_size, row and column follow the reader's choice.
+    pictures maps a name to an image (C, H, W), float in [0, 1] or uint8, with
+    1 or 3 channels and at most 256 pixels a side; without it there are four,
+    the boot first. picture, patch_size, row and column follow the reader's choice.
 
-    Raises: TypeError or ValueError if a picture is not as above or has no
-        patch side but 1, or if patch_size does not divide the first picture.
+    Raises: TypeError or ValueError if an image is not as above or has no
+        patch side but 1, or if patch_size does not divide the first image.
     """
 
     _esm = module("patch_explorer.js")
@@ -33,14 +32,13 @@ class PatchExplorer(Figure):
 
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     shapes = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)  # (C, H, W) each
-    pixels = traitlets.Bytes().tag(sync=True)  # all pictures, one behind the other
+    pixels = traitlets.Bytes().tag(sync=True)  # all images, one behind the other
     picture = traitlets.Int(0).tag(sync=True)
-    patch_size = traitlets.Int(16).tag(sync=True)
+    patch_size = traitlets.Int(4).tag(sync=True)
     row = traitlets.Int(0).tag(sync=True)
     column = traitlets.Int(0).tag(sync=True)
-    width = traitlets.Int(768).tag(sync=True)
 
-    def __init__(self, pictures: Mapping[str, Tensor] | None = None, patch_size: int = 16, width: int = 768):
+    def __init__(self, pictures: Mapping[str, Tensor] | None = None, patch_size: int = 4):
         pictures = dict(_pictures() if pictures is None else pictures)
         if not pictures:
             raise ValueError("pictures is empty: use {'photo': data.sample_image(96)}, for example")
@@ -58,7 +56,6 @@ class PatchExplorer(Figure):
             patch_size=_fitting(patch_size, shapes[0]),
             row=int(0.4 * H),
             column=int(0.56 * W),
-            width=positive_int("width", width),
         )
 
     def still(self) -> matplotlib.figure.Figure:
@@ -69,7 +66,7 @@ class PatchExplorer(Figure):
         C, H, W = shape
         torn = reshape_alone(images, p)  # (1, N, C*p*p)
         figure, axes = plt.subplots(1, 2, figsize=(8, 4.2 * H / W))
-        titles = ("cut right", "cut by reshape alone")
+        titles = ("cut into patches", "cut by reshape alone")
         for axis, image, title in zip(axes, (images, unpatchify(torn, p, (H, W), C)), titles, strict=True):
             plots.patch_grid(axis, image[0], p, numbers=(H * W) // p**2 <= 64)
             axis.set_title(title)
@@ -96,13 +93,13 @@ class PatchExplorer(Figure):
 
 
 def _sides(shape: Sequence[int]) -> list[int]:
-    """The patch sides that divide a picture (C, H, W), up to half its shorter side."""
+    """The patch sides that divide an image (C, H, W), up to half its shorter side."""
     _, H, W = shape
     return [p for p in range(1, min(H, W) // 2 + 1) if H % p == W % p == 0]
 
 
 def _fitting(patch_size: int, shape: Sequence[int]) -> int:
-    """Return patch_size if it cuts a picture (C, H, W) exactly; the message names sides that do."""
+    """Return patch_size if it cuts an image (C, H, W) exactly; the message names sides that do."""
     sides, p = _sides(shape), positive_int("patch_size", patch_size)
     if p not in sides:
         raise ValueError(f"patch_size {p} does not cut {shape[1]} x {shape[2]} pixels: use one of {sides}")
@@ -110,9 +107,9 @@ def _fitting(patch_size: int, shape: Sequence[int]) -> int:
 
 
 def _pictures() -> dict[str, Tensor]:
-    """A photograph; a part of it in gray, higher than wide; and pixels that tell their own address by their colour."""
+    """The boot; a photograph; a part of it in gray, higher than wide; pixels that tell their own address by colour."""
     photo = data.sample_image(96)  # (C, H, W)
     gray = photo.mean(dim=0, keepdim=True)[:, :, 20:68]  # (1, 96, 48)
     rows, columns = torch.linspace(0, 1, 24)[:, None], torch.linspace(0, 1, 24)
     addresses = torch.stack(torch.broadcast_tensors(rows, columns, 1 - rows))  # (3, 24, 24)
-    return {"photograph": photo, "gray, narrow": gray, "addresses": addresses}
+    return {"boot": data.boot(), "photograph": photo, "gray, narrow": gray, "addresses": addresses}

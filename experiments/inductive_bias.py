@@ -1,0 +1,88 @@
+"""A CNN and a ViT asked about shifted images, which only the one is built for, and a ViT that saw such images.
+
+Chapter 01: as many weights, the same images, recipe and seeds; then every test
+image is shifted by more and more pixels. A CNN that ends in a mean over places
+is made for that, a ViT has to learn it, for example from images that are
+shifted in training. A last arm is the ViT on patches that reshape alone makes.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+import torch
+from torch import Tensor, nn
+
+from experiments.common import CNN, SMALL, accuracy, clothes, plain_products, train
+from vitnb import ViT
+from vitnb.clinic import cut
+from vitnb.data import Dataset
+from vitnb.recipe import Recipe
+from vitnb.vit import count_parameters
+
+RECIPE = Recipe(epochs=4, lr=1e-3, flip=False, shift=0)
+PICTURES, TEST_PICTURES = 12_800, 2_000
+SHIFTS, TRAINED_SHIFT = list(range(7)), 4  # pixels
+SEEDS = [0, 1, 2]
+CONFIG = {
+    "data": "fashion_mnist",
+    "pictures": PICTURES,
+    "test_pictures": TEST_PICTURES,
+    "shifts": SHIFTS,
+    "trained_shift": TRAINED_SHIFT,
+    "device": "cpu",
+    "model": SMALL.to_dict(),
+    "recipe": asdict(RECIPE),
+}
+
+
+def striped() -> ViT:
+    """The small ViT on patches that reshape alone makes."""
+    model = ViT(SMALL)
+    model.patch_embed.__class__ = cut.embedding(cut.reshape_alone)
+    return model
+
+
+ARMS: dict[str, tuple[Callable[[], nn.Module], int]] = {  # the model, and the shift of its training images
+    "CNN": (CNN, 0),
+    "ViT": (lambda: ViT(SMALL), 0),
+    "ViT, trained on shifted images": (lambda: ViT(SMALL), TRAINED_SHIFT),
+    "ViT on stripes": (striped, 0),
+}
+
+
+def shifted(images: Tensor, pixels: int) -> list[Tensor]:
+    """Images (B, C, H, W) shifted right, left, down and up by so many pixels; zeros come in."""
+    padded = nn.functional.pad(images, (pixels,) * 4)
+    H, W = images.shape[2:]
+    corners = ((pixels, 0), (pixels, 2 * pixels), (0, pixels), (2 * pixels, pixels))
+    return [padded[:, :, top : top + H, left : left + W] for top, left in corners]
+
+
+def asked(model: nn.Module, data: Dataset, pixels: int) -> float:
+    """The mean accuracy on test images that are shifted so far in each of the four directions."""
+    images, labels = data.test_images[:TEST_PICTURES], data.test_labels[:TEST_PICTURES]
+    found = [accuracy(model, data.normalize(moved), labels) for moved in shifted(images, pixels)[: 4 if pixels else 1]]
+    return round(sum(found) / len(found), 4)
+
+
+def one(data: Dataset, arm: str, seed: int) -> dict:
+    """Train one arm with one seed; its accuracy by the shift of the test images."""
+    build, shift = ARMS[arm]
+    name = f"inductive_bias-{list(ARMS).index(arm)}-{seed}"
+    with plain_products():
+        model, history = train(build, data.subset(PICTURES, test=0), replace(RECIPE, shift=shift, seed=seed), name)
+    found = {
+        "seed": seed,
+        "parameters": count_parameters(model),
+        "seconds": round(history.cpu_seconds, 1),
+        "images": history.images,
+        "accuracy_by_shift": [asked(model, data, pixels) for pixels in SHIFTS],
+    }
+    print(f"{arm}, seed {seed}: {found['accuracy_by_shift']}", flush=True)
+    return found
+
+
+def run() -> dict:
+    data = clothes()
+    torch.set_num_threads(1)
+    return {"runs": {arm: [one(data, arm, seed) for seed in SEEDS] for arm in ARMS}}
