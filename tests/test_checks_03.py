@@ -161,7 +161,7 @@ wrong("3.4", "an nn.Module is wanted")(lambda *sizes: torch.zeros(sizes))
 
 
 @pytest.mark.parametrize("K", [2, 3, 4])
-def test_no_sum_of_two_opinions_is_right_on_more_than_three_of_four_pairs(K):
+def test_no_sum_of_two_terms_is_right_on_more_than_three_of_four_pairs(K):
     """f[a] + g[b] > 0 asks which of f[a] and -g[b] is larger: all orders of these 2 K numbers are all sums."""
     ranks = torch.tensor(list(itertools.permutations(range(2 * K))))
     says_same = ranks[:, :K, None] > ranks[:, None, K:]  # (orders, K, K)
@@ -170,7 +170,7 @@ def test_no_sum_of_two_opinions_is_right_on_more_than_three_of_four_pairs(K):
     assert right.max() / 2 == pytest.approx(0.75)
 
 
-def test_every_sum_of_two_opinions_has_a_larger_loss_than_a_coin():
+def test_every_sum_of_two_terms_has_a_larger_loss_than_a_coin():
     coin = math.log(2)
     assert chapter_03._pair_loss(torch.zeros(10, 10)) == pytest.approx(coin)
     for size in (1e-2, 0.1, 1, 10):

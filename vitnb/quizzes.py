@@ -235,7 +235,7 @@ QUIZZES = {
                 ),
                 "By anything, since the softmax makes each row sum to 1 again.": (
                     "The rows always sum to 1, but the divisor decides how even they are. “Why divide by √d?” counts "
-                    "the rows in which one token takes nearly everything."
+                    "the rows in which one weight is above 0.95."
                 ),
             },
             right="By √64, because a score is a sum of 64 products.",

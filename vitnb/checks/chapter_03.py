@@ -1,4 +1,4 @@
-"""Exercises of chapter 3: attention from memory, a prediction, a sum of two opinions."""
+"""Exercises of chapter 3: attention from memory, a prediction, a sum of two separate terms."""
 
 import math
 import random
@@ -23,8 +23,8 @@ compute(
     cases=lambda: (fresh(3, *size) for size in ((2, 3, 5, 7), (1, 5, 11, 6), (3, 1, 4, 9))),
     reference=F.scaled_dot_product_attention,
     mistakes={
-        "The scores are not divided: their spread grows with the width of a head.": attend.undivided,
-        "The softmax runs over the tokens that ask (dim=-2): your columns sum to 1, the rows do not.": (
+        "The scores are not divided: their standard deviation grows with the width of a head.": attend.undivided,
+        "The softmax runs over the queries (dim=-2): your columns sum to 1, the rows do not.": (
             attend.softmax_over_queries
         ),
         "The softmax runs over the heads: each token's weights are shared out among heads, not tokens.": (
@@ -38,7 +38,7 @@ compute(
         "The scores are multiplied by the root, where they should be divided.": attend.multiplied,
         "The softmax is missing: the values are mixed with the scores themselves.": attend.no_softmax,
         "You divide the weights after the softmax: the rows do not sum to 1.": attend.divided_after_softmax,
-        "Queries and keys have changed places: row i should hold what token i asks.": (
+        "Queries and keys have changed places: row i should hold the scores of query i.": (
             attend.queries_and_keys_exchanged
         ),
         "You mix the keys, not the values.": attend.keys_mixed,
@@ -98,30 +98,30 @@ compute(
 
 @exercise(
     "3.3",
-    "opinions(K)",
-    "If two of a kind are always to be called the same, what does that ask of f[a] + g[a]? Then look at one pair of "
+    "terms(K)",
+    "If two of a kind are always to be called the same, what must then hold for f[a] + g[a]? Then look at one pair of "
     "different kinds both ways round, (a, b) and (b, a).",
     "Let f grow with the number of the kind and g fall. Which of (a, b) and (b, a) is then above 0, and what keeps a "
     "pair of one kind there?",
 )
-def _opinions(answer: Callable) -> str:
+def _terms(answer: Callable) -> str:
     for K in (10, 3, 6):
         f, g = (_numbers(part, K) for part in parts(call(answer, K), 2, "the pair (f, g)"))
         sums = f[:, None] + g  # (K, K)
         same = (sums > 0)[torch.eye(K).bool()].float().mean().item()
         different = (sums <= 0)[~torch.eye(K).bool()].float().mean().item()
         if same + different < 1.5 - 1e-6:
-            raise Wrong(_opinions_mistake(sums, same, different))
+            raise Wrong(_terms_mistake(sums, same, different))
         if K == 10:
             loss = _pair_loss(sums)
     return (
-        "3 of 4 pairs, for 10, 3 and 6 kinds: more than 75 % no sum of two opinions can reach. And its loss for 10 "
+        "3 of 4 pairs, for 10, 3 and 6 kinds: no sum of two separate terms reaches more. And its loss for 10 "
         f"kinds is {loss:.2f}, above the {math.log(2):.2f} of a coin: cross-entropy would lead away from it."
     )
 
 
 def _numbers(part: Any, K: int) -> Tensor:
-    """One of the two opinions as K floats; whole numbers and (K, 1) will do."""
+    """One of the two terms as K floats; whole numbers and (K, 1) will do."""
     if isinstance(part, Tensor) and part.numel() == K:
         part = part.flatten().float()
     return tensor_like(part, torch.zeros(K), whose="")
@@ -134,7 +134,7 @@ def _pair_loss(sums: Tensor) -> float:
     return (each[same.bool()].mean() + each[~same.bool()].mean()).item() / 2
 
 
-def _opinions_mistake(sums: Tensor, same: float, different: float) -> str:
+def _terms_mistake(sums: Tensor, same: float, different: float) -> str:
     case = f"For {len(sums)} kinds you are right on {50 * (same + different):.0f} % of the pairs"
     if (same, different) in ((1, 0), (0, 1)):
         return f"{case}: you call every pair {'the same' if same else 'different'}, and half of them are."
@@ -215,7 +215,7 @@ CROSS_MISTAKES: dict[str, Callable] = {
         _MaskedAfter
     ),
     "The padding has the score 0, and e to the power of 0 is 1: it still gets weight.": _MaskedByZero,
-    "The softmax runs over the tokens that ask: the rows do not sum to 1.": _OverQueries,
+    "The softmax runs over the queries: the rows do not sum to 1.": _OverQueries,
     "You mix the keys, not the values.": _KeysMixed,
 }
 
