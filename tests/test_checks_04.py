@@ -4,7 +4,7 @@ They join the tables of test_checks.py, whose tests (hostile answers, skeletons,
 """
 
 import torch
-from answers import RIGHT, right, wrong
+from answers import RIGHT, right, verdict, wrong
 from torch import nn
 from torch.nn import functional as F
 
@@ -29,8 +29,8 @@ def by_splitting(layer, x):
 
 @right("4.1")
 @torch.no_grad()
-def by_silence(layer, x):
-    """Let all heads but one be silent, and take off the bias."""
+def by_ablation(layer, x):
+    """Ablate all heads but one, and subtract the bias."""
     weight, d, parts = layer.proj.weight.clone(), layer.head_dim, []
     for s in range(layer.num_heads):
         layer.proj.weight.zero_()
@@ -91,22 +91,22 @@ def by_least_squares(D, down, right):
     return torch.linalg.lstsq(here, there, driver="gelsd").solution.float()
 
 
-wrong("4.2", "looks the other way. Is a matrix transposed?")(
+wrong("4.2", "attends in the opposite direction. Is a matrix transposed?")(
     lambda D, down, right: torch.block_diag(rotation(down, D // 2), rotation(right, D // 2)).T
 )
-wrong("4.2", "takes rows for columns")(
+wrong("4.2", "exchanges rows and columns")(
     lambda D, down, right: torch.block_diag(rotation(right, D // 2), rotation(down, D // 2))
 )
 wrong("4.2", "torch.float32 is wanted. Hint")(lambda D, down, right: rotation(right, D).double())
-wrong("4.2", "looks at the place itself")(lambda D, down, right: torch.eye(D))
-wrong("4.2", "finds that neighbour first at")(lambda D, down, right: rotation(right, D))
+wrong("4.2", "attends to the token's own place")(lambda D, down, right: torch.eye(D))
+wrong("4.2", "gives that place the highest score for")(lambda D, down, right: rotation(right, D))
 wrong("4.2", "(64, 64) is wanted")(lambda D, down, right: rotation(right, D // 2))
-wrong("4.2", "finds that neighbour first at")(
+wrong("4.2", "gives that place the highest score for")(
     lambda D, down, right: (
         torch.block_diag(rotation(0, D // 2), rotation(-1, D // 2)) if (down, right) != (0, -1) else torch.zeros(D, D)
     )
 )
-wrong("4.2", "% of the places that have one")(
+wrong("4.2", "% of the tokens that have one")(
     lambda D, down, right: torch.block_diag(rotation(down, D // 2, 100), rotation(right, D // 2, 100))
 )
 wrong("4.2", "the scores are too small")(
@@ -123,77 +123,109 @@ wrong("4.2", "wrong way left and right")(
 # 4.3 ------------------------------------------------------------------------------------------------------
 
 
-def moves(layer, D):
-    """Who hears of a change of token 2 in picture 1: (B, T)."""
-    x = torch.randn(3, 7, D)
-    y = x.clone()
-    y[1, 2] = torch.randn(D)
-    return (layer(y) - layer(x)).abs().amax(-1) > 1e-4
+class Mine(nn.Module):
+    """Its parts are what wrong answers change."""
 
+    bias = True
 
-def follows(layer, D):
-    x, order = torch.randn(3, 7, D), torch.tensor([3, 1, 6, 0, 2, 5, 4])
-    return torch.allclose(layer(x[:, order]), layer(x)[:, order], atol=1e-4)
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.h = num_heads
+        self.query, self.key, self.value, self.proj = (nn.Linear(dim, dim, bias=self.bias) for _ in range(4))
+
+    def split(self, x):
+        return x.unflatten(-1, (self.h, -1)).transpose(1, 2)
+
+    def merge(self, x):
+        return x.transpose(1, 2).flatten(2)
+
+    def forward(self, x):
+        q, k, v = (self.split(part(x)) for part in (self.query, self.key, self.value))
+        return self.proj(self.merge(F.scaled_dot_product_attention(q, k, v)))
 
 
 @right("4.3")
-def three_questions(layer, D):
-    heard = moves(layer, D)
-    return bool(heard[1].all() and not heard[0].any() and not heard[2].any()) and follows(layer, D)
+class ByLoop(Mine):
+    """Head after head, image after image, without biases."""
+
+    bias = False
+
+    def forward(self, x):
+        out = []
+        for one in x:
+            parts = zip(*(part(one).chunk(self.h, dim=-1) for part in (self.query, self.key, self.value)), strict=True)
+            out.append(torch.cat([(q @ k.T / q.shape[-1] ** 0.5).softmax(1) @ v for q, k, v in parts], dim=1))
+        return self.proj(torch.stack(out))
 
 
-@right("4.3")
-@torch.no_grad()
-def against_the_reference(layer, D):
-    """Alone as in a batch, any order, and with two tokens each needs the other."""
-    x = torch.randn(4, 6, D)
-    out = layer(x)
-    alone = torch.cat([layer(one[None]) for one in x])
-    other = torch.cat([x[:, :-1], torch.randn(4, 1, D)], dim=1)
-    first = torch.cat([torch.randn(4, 1, D), x[:, 1:]], dim=1)
-    talk = ((layer(other) - out)[:, 0].abs().max() > 1e-4) & ((layer(first) - out)[:, -1].abs().max() > 1e-4)
-    return torch.allclose(alone, out, atol=1e-4) and torch.allclose(layer(x.flip(1)).flip(1), out, atol=1e-4) and talk
+class SplitByReshape(Mine):
+    def split(self, x):
+        return x.reshape(len(x), self.h, x.shape[1], -1)
 
 
-wrong("4.3", "rejects 0 of 3 sound layers and lets 8 of 8 others through")(
-    lambda layer, D: layer(torch.randn(2, 5, D)).shape == (2, 5, D)
-)
-wrong("4.3", "one that lets tokens of different images attend")(follows)
-wrong("4.3", "one that merges its heads without the transpose")(
-    lambda layer, D: bool((heard := moves(layer, D))[1].all() and not heard[0].any() and not heard[2].any())
-)
-wrong("4.3", "rejects 3 of 3 sound layers and lets 0 of 8")(lambda layer, D: False)
-wrong("4.3", "leave room for that")(lambda layer, D: type(layer) is MultiHeadAttention or follows(layer, D) and D < 0)
-wrong("4.3", "True or False is wanted")(lambda layer, D: moves(layer, D).float().mean().item())
+class MergedByReshape(Mine):
+    def merge(self, x):
+        return x.reshape(len(x), x.shape[2], -1)
 
 
-@wrong("4.3", "(batch_first)")
-def shuffles_the_batch(layer, D):
-    """The test that sounds made for it."""
-    x, order = torch.randn(4, 7, D), torch.tensor([2, 0, 3, 1])
-    return torch.allclose(layer(x[order]), layer(x)[order], atol=1e-4)
+class BothByReshape(SplitByReshape, MergedByReshape):
+    """Two mistakes that undo each other in the shapes, and not in the numbers."""
 
 
-@wrong("4.3", "(batch_first)")
-def one_picture_alone(layer, D):
-    """With one picture there is nothing to mix with."""
-    x = torch.randn(1, 7, D)
-    return layer(x).isfinite().all().item() and torch.allclose(layer(x.flip(1)).flip(1), layer(x), atol=1e-4)
+class HeadsLeftApart(Mine):
+    def merge(self, x):
+        return x.transpose(1, 2).sum(2, keepdim=True).expand(-1, -1, self.h, -1).flatten(2)
 
 
-@wrong("4.3", "ever say True?")
-def exactly(layer, D):
-    x = torch.randn(3, 7, D)
-    wanted = nn.MultiheadAttention(D, 4, batch_first=True)
-    return torch.equal(layer(x), wanted(x, x, x)[0])
+class OneLinear(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+
+class NarrowQueries(Mine):
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        self.query = nn.Linear(dim, dim // num_heads)
+
+
+class NotMerged(Mine):
+    def forward(self, x):
+        return self.split(super().forward(x))
+
+
+right("4.3")(Mine)
+wrong("4.3", "splits its heads with view alone")(SplitByReshape)
+wrong("4.3", "merges its heads without the transpose")(MergedByReshape)
+wrong("4.3", "does each bring its own features back")(BothByReshape)
+wrong("4.3", "Do all heads attend")(HeadsLeftApart)
+wrong("4.3", "A linear layer named query is wanted: there is none")(OneLinear)
+wrong("4.3", "layer.query goes from 12 to 4 features: from 12 to 12 is wanted")(NarrowQueries)
+wrong("4.3", "(2, 5, 12) is wanted")(NotMerged)
+wrong("4.3", "an nn.Module is wanted")(lambda dim, num_heads: torch.zeros(dim))
+
+
+def test_an_empty_class_is_not_done():
+    class MyAttention(nn.Module):
+        def __init__(self, dim, num_heads):
+            super().__init__()
+
+        def forward(self, x): ...
+
+    assert verdict("4.3", MyAttention) == (False, "4.3: not done yet.")
+
+
+def test_the_layer_that_43_compares_with_is_torchs():
+    ours, torchs = chapter_04._four(MultiHeadAttention)(20, 5), nn.MultiheadAttention(20, 5, batch_first=True)
+    first = [getattr(ours, name) for name in chapter_04.PARTS[:3]]
+    torchs.in_proj_weight.data = torch.cat([part.weight for part in first])
+    torchs.in_proj_bias.data = torch.cat([part.bias for part in first])
+    torchs.out_proj.load_state_dict(ours.proj.state_dict())
+    x = torch.randn(3, 7, 20)
+    torch.testing.assert_close(ours(x), torchs(x, x, x)[0])
 
 
 # ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_right_layers_of_43_stand_the_three_questions():
-    for kind in (MultiHeadAttention, chapter_04._Torchs, chapter_04._Stepwise):
-        assert three_questions(chapter_04._layer(kind, 24, 4), 24)
 
 
 def test_the_chapters_rotation_moves_the_packages_positions():

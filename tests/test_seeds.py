@@ -707,7 +707,7 @@ MISTAKES = {
     "3: ReLU for GELU": [cell(f"{BLOCKS}:049812f0", r"relu")],
     "3: 768 because 16 * 16 * 3": [cell(f"{VIT}:5000da83", r"for p in \(14, 16, 32\)")],
     "3: never trained": [cell(f"{TRAINING}:462fc39d", r"few\[:16\]")],
-    "3: a batch of one": [cell(f"{HEADS}:batch-of-one-test", r"for B in \(1, 2\)")],
+    "3: a batch of one": [cell(f"{HEADS}:batch-of-one-test", r"for n in \(1, 2\)")],
     "4: cls last, read first": [cell(f"{POOLING}:dd5ba04c", r"LastReadFirst")],
     "4: names from outside": [cell(f"{VIT}:names-outside", r"def taken_from_outside"), exercise("8.5", r"name")],
     "4: no token selected": [cell(f"{VIT}:no-token-test", r"def gives_one_vector_an_image")],

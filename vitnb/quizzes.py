@@ -214,7 +214,7 @@ QUIZZES = {
                 ),
                 "The model learns nothing, which the training shows at once.": (
                     "It trains, and its accuracy looks ordinary unless a correct model stands beside it. See the "
-                    "plot in “Does attention matter?”."
+                    "plot in “Does attention matter? Predict, then run”."
                 ),
                 "Columns sum to 1 and rows do not, so the output is no longer an average of the values.": (
                     "Some outputs come out too large, others too small, and one line tests it: does every row sum to 1?"
@@ -234,8 +234,8 @@ QUIZZES = {
                     "scores do not grow with the width of the queries."
                 ),
                 "By anything, since the softmax makes each row sum to 1 again.": (
-                    "The rows always sum to 1, but the divisor decides how even they are. “Why divide by √d?” counts "
-                    "the rows in which one weight is above 0.95."
+                    "The rows always sum to 1, but the divisor decides how even they are. The section after “Over "
+                    "which axis does the softmax run?” counts the rows in which one weight is above 0.95."
                 ),
             },
             right="By √64, because a score is a sum of 64 products.",
@@ -262,45 +262,63 @@ QUIZZES = {
     ],
     "04": [
         Question(
+            "Queries q have the shape (B, T, D). What does `q.view(B, h, T, D // h)` give to head 0 of an image?",
+            {
+                "The first D / h features of every token.": (
+                    "That is what it should get, and what `q.view(B, T, h, D // h).transpose(1, 2)` gives it. `view` "
+                    "alone never moves a number."
+                ),
+                "All D features of the first tokens, cut into pieces.": (
+                    "`view` goes through memory in order, and there all features of token 0 come first. So with two "
+                    "heads, head 0 gets the first half of the tokens, and each of its rows is only a piece of one."
+                ),
+                "Every h-th feature of every token.": (
+                    "For that, features would have to move. `view` only draws new borders through memory: print the "
+                    "twelve numbers of “Without the loop: split and merge” again."
+                ),
+            },
+            right="All D features of the first tokens, cut into pieces.",
+        ),
+        Question(
             "`nn.MultiheadAttention(D, h)` gets tokens of shape (B, T, D), so it attends over the batch. Which test "
             "notices?",
             {
-                "Give one block two images and change image 1: the output for image 0 must stay.": (
-                    "The tokens of image 0 move with image 1 only if images attend to each other, and tokens that "
-                    "go into a single block do depend on their image, so this test can fail."
+                "Give the layer two images and change image 1: the output for image 0 must stay.": (
+                    "The tokens of image 0 change with image 1 only if images attend to each other, so this test can "
+                    "fail."
                 ),
                 "One image goes in, and the output has the right shape.": (
-                    "Shapes are right for any sizes, and a batch of one hides the bug completely: every weight is 1 "
-                    "and there is no other image to leak from. See “What mixes, and what must not”."
+                    "Shapes are right for any sizes, and a batch of one hides the bug completely: there is no other "
+                    "image to leak from. See “What mixes, and what must not”."
+                ),
+                "Shuffle the tokens: the outputs must be shuffled alike.": (
+                    "The crossed layer treats all tokens alike, so it passes. “What mixes, and what must not” runs "
+                    "this test on it."
                 ),
                 "Shuffle the images of a batch: the outputs must be shuffled alike.": (
-                    "Attention over the batch passes, because it is equivariant under a shuffle of the batch. "
-                    "“What mixes, and what must not” runs this test on the broken model."
-                ),
-                "Give a whole cls model an image alone and in a batch: the logits must agree.": (
-                    "They agree for a bad reason: the broken model's answers depend on no image at all. The test "
-                    "passes vacuously in “What mixes, and what must not”."
+                    "Attention over the batch passes, because it is equivariant under a shuffle of the batch, just as "
+                    "the right layer is under a shuffle of the tokens."
                 ),
             },
-            right="Give one block two images and change image 1: the output for image 0 must stay.",
+            right="Give the layer two images and change image 1: the output for image 0 must stay.",
         ),
         Question(
             "Twice as many heads, the same width D: what happens to the operations of the matrix products?",
             {
                 "They double, because each head computes attention weights of its own.": (
                     "There are twice as many maps of weights, and each entry of them is a product of half as many "
-                    "features. PyTorch's counter says the same for 1, 4 and 12 heads; see “What does it cost?”."
+                    "features. PyTorch's counter finds the same number for 1, 4 and 12 heads; see “What does it cost?”."
                 ),
-                "Nothing, because the heads share out the same D features.": (
+                "Nothing, because the heads share the same D features.": (
                     "The number of heads is not in the formula. What grows is the memory for the maps, where they are "
                     "kept."
                 ),
                 "They halve, because each head is half as wide.": (
-                    "Each head is half as wide, and there are twice as many of them, so the products stay as many; "
+                    "Each head is half as wide, but there are twice as many of them, so the operations stay the same; "
                     "see “What does it cost?”."
                 ),
             },
-            right="Nothing, because the heads share out the same D features.",
+            right="Nothing, because the heads share the same D features.",
         ),
     ],
     "05": [

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, tensor_like
-from vitnb.checks.kinds import compute, parts
+from vitnb.checks.kinds import compute, linear, parts
 from vitnb.clinic import attend
 
 compute(
@@ -237,7 +237,7 @@ def _cross_attention(answer: Callable) -> str:
         if not any(True for _ in layer.parameters()):
             raise NotDone
         for name, wanted in zip(("query", "key", "value"), (sizes[0], sizes[1], sizes[1]), strict=True):
-            _linear(layer, name, wanted, sizes[2])
+            linear(layer, name, wanted, sizes[2])
         x, context, valid = fresh(B, T, sizes[0]), fresh(B, S, sizes[1]), torch.ones(B, S, dtype=torch.bool)
         valid[0, S - 2 :] = valid[1, 1] = False
         result = call(layer.eval(), x, context, valid)
@@ -254,18 +254,6 @@ def _cross_attention(answer: Callable) -> str:
             "from the context?"
         )
     return "2 sizes, against F.scaled_dot_product_attention's formula with a mask; T and S differ."
-
-
-def _linear(layer: nn.Module, name: str, inputs: int, outputs: int) -> None:
-    part = getattr(layer, name, None)
-    if not isinstance(part, nn.Linear):
-        found = "there is none" if part is None else f"layer.{name} is {described(part)}"
-        raise Wrong(f"A linear layer named {name} is wanted: {found}.")
-    if (part.in_features, part.out_features) != (inputs, outputs):
-        raise Wrong(
-            f"layer.{name} goes from {part.in_features} to {part.out_features} features: from {inputs} to {outputs} is "
-            "wanted."
-        )
 
 
 def _as_linear(kind: type[_Cross], layer: nn.Module, sizes: list[int]) -> _Cross:

@@ -1,4 +1,4 @@
-"""Exercises of chapter 4: the share of each head, weights set by hand, a test for layers."""
+"""Exercises of chapter 4: what each head adds, weights set by hand, the layer from a blank class."""
 
 import copy
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from vitnb import clinic
 from vitnb.attention import MultiHeadAttention
-from vitnb.checks.engine import Wrong, call, close, exercise, fresh, tensor_like
-from vitnb.checks.kinds import compute, judge
+from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, tensor_like
+from vitnb.checks.kinds import compute, linear
 from vitnb.clinic import attend
 from vitnb.positions import sincos_table
 
 
 def _matrices(layer: MultiHeadAttention) -> Tensor:
-    """What takes the result of each head home, (h, d, D)."""
+    """The rows of the output projection that meet each head, (h, d, D)."""
     return layer.proj.weight.T.unflatten(0, (layer.num_heads, layer.head_dim))
 
 
@@ -61,7 +61,7 @@ compute(
     "4.1",
     "contributions(layer, x)",
     "layer.qkv(x) holds all queries, then all keys, then all values; in each, head after head. Split as the class "
-    "does, and stop before the heads are put side by side.",
+    "does, and stop before the heads are merged.",
     "A Linear computes x @ weight.T, so the numbers of head s meet only some columns of layer.proj.weight. How many, "
     "and from where? The bias belongs to no head.",
     cases=lambda: (
@@ -71,7 +71,7 @@ compute(
     reference=_terms,
     before=_one_tensor,
     mistakes={
-        "Every head brings the bias along, so {h} heads add it {h} times: it belongs to none of them.": (
+        "Each of your terms contains the bias, so {h} heads add it {h} times: it belongs to none of them.": (
             lambda layer, x: _terms(layer, x) + layer.proj.bias
         ),
         "You share the bias out among the heads: it belongs to none of them, leave it out.": (
@@ -104,20 +104,20 @@ compute(
 
 @exercise(
     "4.2",
-    "look(D, down, right)",
-    "The chapter's head that looks left is the case down=0, right=-1. Which of its two blocks has to do with rows? "
-    "Positions grow downwards and to the right.",
-    "Two rotations in one matrix: the first half of the features is turned by the rows to go, the second half by the "
-    "columns. rotation(k, D // 2) of the chapter makes each.",
+    "query_matrix(P, down, right)",
+    "The chapter's head for the left neighbour is the case down=0, right=-1. Which of its two blocks has to do with "
+    "rows? Positions grow downwards and to the right.",
+    "Two rotations in one matrix: the first half of the features is moved by the number of rows, the second half by "
+    "the number of columns. The chapter's rotation(k, P // 2) makes each.",
 )
-def _look(answer: Callable) -> str:
+def _query_matrix(answer: Callable) -> str:
     ways = [(2, -3), (0, -1), (0, 1), (1, 0), (-1, 0), (-1, 2)]
-    for D in (64, 48):  # at 48, speeds that fall too slowly find every neighbour, too
+    for P in (64, 48):  # at 48, speeds that fall too slowly find every neighbour, too
         for down, right in ways:
             rows, cols = 6, 7
-            table = sincos_table((rows, cols), D)[0]  # (N, D)
-            W = tensor_like(call(answer, D, down, right), table[0, :1].expand(D, D), whose="")
-            _looks(W, table.reshape(rows, cols, D), down, right)
+            table = sincos_table((rows, cols), P)[0]  # (N, P)
+            W = tensor_like(call(answer, P, down, right), table[0, :1].expand(P, P), whose="")
+            _attends(W, table.reshape(rows, cols, P), down, right)
     return "at every place of a grid of 6 x 7 that has such a neighbour, in 6 directions and 2 widths."
 
 
@@ -135,21 +135,22 @@ def _target(queries: Tensor, table: Tensor, down: int, right: int) -> float:
     return (first[here] == there).float().mean().item()
 
 
-def _looks(W: Tensor, table: Tensor, down: int, right: int) -> None:
-    queries = table @ W  # (rows, cols, D)
+def _attends(W: Tensor, table: Tensor, down: int, right: int) -> None:
+    queries = table @ W  # (rows, cols, P)
     if _target(queries, table, down, right) == 1.0:
         weight = (20 * queries.flatten(0, 1) @ table.flatten(0, 1).T).softmax(-1).amax(-1).mean()
         if weight < 0.75:
             raise Wrong(
-                f"The first choice is right, but at beta 20 its weight is {weight:.2f}: the scores are too small."
+                f"The highest score is at the right place, but at beta 20 its weight is {weight:.2f}: the scores are "
+                "too small."
             )
         return
-    case = f"look({W.shape[0]}, down={down}, right={right})"
+    case = f"query_matrix({W.shape[0]}, down={down}, right={right})"
     wrong_ways = {
-        "looks the other way": (-down, -right),
-        "takes rows for columns": (right, down),
-        "takes rows for columns and looks the other way": (-right, -down),
-        "looks at the place itself": (0, 0),
+        "attends in the opposite direction": (-down, -right),
+        "exchanges rows and columns": (right, down),
+        "exchanges rows and columns and attends in the opposite direction": (-right, -down),
+        "attends to the token's own place": (0, 0),
         "goes the right way up and down and the wrong way left and right": (down, -right),
         "goes the right way left and right and the wrong way up and down": (-down, right),
     }
@@ -158,52 +159,106 @@ def _looks(W: Tensor, table: Tensor, down: int, right: int) -> None:
             transposed = " Is a matrix transposed?" if way == (-down, -right) else ""
             raise Wrong(f"{case} {words}.{transposed}")
     found = _target(queries, table, down, right)
-    raise Wrong(f"{case} finds that neighbour first at {100 * found:.0f} % of the places that have one.")
+    raise Wrong(f"{case} gives that place the highest score for {100 * found:.0f} % of the tokens that have one.")
 
 
-class _Torchs(nn.Module):
-    """torch's own layer, set up rightly."""
+PARTS = ("query", "key", "value", "proj")
 
-    def __init__(self, D: int, h: int):
-        super().__init__()
-        self.inner = nn.MultiheadAttention(D, h, batch_first=True)
+
+def _four(kind: type[MultiHeadAttention]) -> type[nn.Module]:
+    """A layer of this kind that keeps its weights in four linear layers, as the reader's does."""
+
+    class Four(nn.Module):
+        def __init__(self, dim: int, num_heads: int):
+            super().__init__()
+            self.dim, self.num_heads = dim, num_heads
+            self.query, self.key, self.value, self.proj = (nn.Linear(dim, dim) for _ in PARTS)
+
+        def forward(self, x: Tensor) -> Tensor:
+            layer = kind(self.dim, self.num_heads).eval()
+            layer.qkv, layer.proj = _SideBySide([self.query, self.key, self.value]), self.proj
+            return layer(x)
+
+    return Four
+
+
+class _SideBySide(nn.ModuleList):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([part(x) for part in self], dim=-1)  # (B, T, 3 * D)
+
+
+class _Unprojected(MultiHeadAttention):
+    def forward(self, x: Tensor) -> Tensor:
+        self.proj = nn.Identity()
+        return super().forward(x)
+
+
+class _EveryHth(MultiHeadAttention):
+    """Feature 0 goes to head 0, feature 1 to head 1, ... and they come back in the same way."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x, x, x)[0]
+        q, k, v = (t.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2) for t in self.qkv(x).chunk(3, dim=-1))
+        return self.proj(self.attend(q, k, v).permute(0, 2, 3, 1).flatten(2))
 
 
-class _Stepwise(MultiHeadAttention):
-    """The same sum, head after head, image after image."""
-
+class _OneHead(MultiHeadAttention):
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([_terms(self, one[None])[0].sum(0) for one in x]) + self.proj.bias
+        return self.proj(self.attend(*self.qkv(x)[:, None].chunk(3, dim=-1))[:, 0])
 
 
-def _precise(rejected: list[str], missed: list[str]) -> str:
-    if len(rejected) == 3 and not missed:
-        return "Does it ever say True?"
-    return "Sums in another order differ in the last digits: do you leave room for that?" if rejected else ""
+MY_MISTAKES: dict[str, Callable] = {
+    "The output projection is missing: proj is not used.": _four(_Unprojected),
+    "There is only one head: num_heads changes nothing.": _four(_OneHead),
+    "A head gets every num_heads-th feature: those that lie side by side are wanted.": _four(_EveryHth),
+} | {
+    f"Your layer {symptom}.": _four(kind)
+    for symptom, kind in (
+        *((symptom, attend.layer(mix)) for symptom, mix in clinic.of(attend.MIX).items()),
+        *clinic.of(MultiHeadAttention).items(),
+    )
+}
 
 
-judge(
+@exercise(
     "4.3",
-    "is_sound(layer, D)",
-    "Three questions: does every token hear of a change in another one of its picture? Does any other picture hear "
-    "of it? Does a new order of the tokens only change the order of the output?",
-    "Use random tokens with 2 or more pictures and a number of tokens unlike both the batch and D. Compare numbers "
-    "with a small tolerance, and look at each token and each picture, not at a mean.",
-    right={"the book's": MultiHeadAttention, "torch's own": _Torchs, "head after head": _Stepwise},
-    wrong={
-        symptom: kind
-        for symptom, kind in (
-            *clinic.of(MultiHeadAttention).items(),
-            ("lets every token attend to itself alone", attend.layer(attend.only_itself)),
-            ("lets a token attend only to those before it", attend.layer(attend.causal)),
-        )
-        if kind is not attend.Deleted
-    },
-    nouns=("sound layers", "others"),
-    given=lambda kind: (_layer(kind, 24, 4), 24),
-    more=_precise,
-    accepted="it accepts {right} sound layers and sees through {wrong} that run and are wrong.",
+    "MyAttention(dim, num_heads)",
+    "Four linear layers, then: split each of queries, keys and values into (B, h, T, d), attend, merge, project. Say "
+    "the shape of every line aloud.",
+    "Splitting takes two steps, because view draws borders and transpose moves the axes. In which order? Merging takes "
+    "the same two, backwards.",
+    MY_MISTAKES,
 )
+def _my_attention(answer: Callable) -> str:
+    for B, T, dim, num_heads in ((2, 5, 12, 3), (3, 7, 20, 5)):
+        layer = call(answer, dim, num_heads)
+        if not isinstance(layer, nn.Module):
+            raise Wrong(f"Your class makes {described(layer)}: an nn.Module is wanted.")
+        if not any(True for _ in layer.parameters()):
+            raise NotDone
+        for name in PARTS:
+            linear(layer, name, dim, dim)
+        for parameter in layer.parameters():  # far from where all weights are nearly equal
+            parameter.data = 0.4 * fresh(*parameter.shape)
+        x = fresh(B, T, dim)
+        result = call(layer.eval(), x)
+        with torch.no_grad():
+            right = _with_parts(_four(MultiHeadAttention), layer, dim, num_heads)(x)
+            result = tensor_like(result, right)
+            if close(result, right, 1e-4):
+                continue
+            for message, kind in MY_MISTAKES.items():
+                if close(result, _with_parts(kind, layer, dim, num_heads)(x), 1e-4):
+                    raise Wrong(message)
+        raise Wrong(
+            f"Your result is off by up to {(result - right).abs().max():.2g}. Do all heads attend, and does each bring "
+            "its own features back to its own tokens?"
+        )
+    return "with 3 and 5 heads, against the layer that equals nn.MultiheadAttention."
+
+
+def _with_parts(kind: type[nn.Module], layer: nn.Module, dim: int, num_heads: int) -> nn.Module:
+    """A layer of this kind with the linear layers of the reader's."""
+    own = kind(dim, num_heads)
+    for name in PARTS:
+        setattr(own, name, getattr(layer, name))
+    return own

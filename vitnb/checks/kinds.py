@@ -231,6 +231,19 @@ def loaded(fresh_module: nn.Module, module: nn.Module) -> nn.Module:
     return fresh_module.eval()
 
 
+def linear(layer: nn.Module, name: str, inputs: int, outputs: int) -> None:
+    """Raise Wrong unless the layer has a linear layer of this name and these widths."""
+    part = getattr(layer, name, None)
+    if not isinstance(part, nn.Linear):
+        found = "there is none" if part is None else f"layer.{name} is {described(part)}"
+        raise Wrong(f"A linear layer named {name} is wanted: {found}.")
+    if (part.in_features, part.out_features) != (inputs, outputs):
+        raise Wrong(
+            f"layer.{name} goes from {part.in_features} to {part.out_features} features: from {inputs} to {outputs} is "
+            "wanted."
+        )
+
+
 def parts(value: Any, count: int, wanted: str) -> tuple:
     """The parts of a tuple or list of so many, or raise Wrong; NotDone if one of them is `...`."""
     if not isinstance(value, (tuple, list)) or len(value) != count:
