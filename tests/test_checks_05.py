@@ -6,16 +6,16 @@ from answers import right, wrong
 from torch import nn
 from torch.nn import functional as F
 
-from vitnb import MLP, PreNormBlock, clinic
-from vitnb.checks import chapter_05
+from vitnb import MLP, MultiHeadAttention, PreNormBlock, clinic
+from vitnb.checks import chapter_05, check
 
 # 5.1 ------------------------------------------------------------------------------------------------------
 
 
 @right("5.1")
 def by_var(x, gain, bias, eps):
-    spread = (x.var(-1, correction=0, keepdim=True) + eps).sqrt()
-    return gain * (x - x.mean(-1, keepdim=True)) / spread + bias
+    deviation = (x.var(-1, correction=0, keepdim=True) + eps).sqrt()
+    return gain * (x - x.mean(-1, keepdim=True)) / deviation + bias
 
 
 @right("5.1")
@@ -44,22 +44,92 @@ wrong("5.1", "raises RuntimeError")(lambda x, g, b, eps: g * (x - x.mean(-1)) + 
 
 
 @right("5.2")
-def two_lines(block, x):
-    x = x + block.attention(block.norm1(x))
-    return x + block.mlp(block.norm2(x))
+class Block(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.attention = MultiHeadAttention(dim, num_heads)
+        self.mlp = MLP(dim, 4 * dim)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+right("5.2")(PreNormBlock)
 
 
 @right("5.2")
-@torch.no_grad()
-def other_names(block, stream):
-    read = F.layer_norm(stream, stream.shape[2:], block.norm1.weight, block.norm1.bias, block.norm1.eps)
-    stream = torch.add(block.attention(read), stream)
-    return block.mlp(block.norm2(stream)) + stream
+class OtherNames(Block):
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, stream):
+        stream = torch.add(self.drop(self.attention(self.norm1(stream))), stream)
+        return self.mlp(self.norm2(stream)) + stream
 
 
-wrong("5.2", "no mistake that I know")(lambda block, x: two_lines(block, two_lines(block, x)))
-wrong("5.2", "no mistake that I know")(lambda block, x: x)
-wrong("5.2", "changes what it is given")(lambda block, x: two_lines(block.eval(), x))
+class Skeleton(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        ...
+
+    def forward(self, x):
+        """Tokens (B, T, dim) -> tokens (B, T, dim)."""
+        ...
+
+
+def test_an_untouched_class_is_not_done_yet(capsys):
+    assert not check("5.2", Skeleton)
+    assert capsys.readouterr().out == "5.2: not done yet.\n"
+
+
+def with_part(**made):
+    """A right block but for some parts, each made from (dim, num_heads)."""
+
+    class Changed(Block):
+        def __init__(self, dim, num_heads):
+            super().__init__(dim, num_heads)
+            for name, make in made.items():
+                setattr(self, name, make(dim, num_heads))
+
+    return Changed
+
+
+wrong("5.2", "an nn.Module is wanted")(lambda dim, num_heads: dim)
+wrong("5.2", "A part named norm2, of the kind LayerNorm, is wanted: there is none")(
+    with_part(norm2=lambda dim, heads: None)
+)
+wrong("5.2", "A part named mlp, of the kind MLP, is wanted: yours is a Linear")(
+    with_part(mlp=lambda dim, heads: nn.Linear(dim, dim))
+)
+wrong("5.2", "norm1 normalises over (17, 48): the features of one token are (48,)")(
+    with_part(norm1=lambda dim, heads: nn.LayerNorm([17, dim]))
+)
+wrong("5.2", "Your attention has 1 heads: 6 are wanted")(
+    with_part(attention=lambda dim, heads: MultiHeadAttention(dim, 1))
+)
+wrong("5.2", "Your MLP has 48 hidden units: 4 * dim = 192 are wanted")(with_part(mlp=lambda dim, heads: MLP(dim, dim)))
+
+
+@wrong("5.2", "norm1 and norm2 are one module")
+class Shared(Block):
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        self.norm2 = self.norm1
+
+
+@wrong("5.2", "no mistake that I know")
+class Twice(Block):
+    def forward(self, x):
+        return super().forward(super().forward(x))
+
+
+@wrong("5.2", "is the return missing")
+class NoReturn(Block):
+    def forward(self, x):
+        super().forward(x)
 
 
 # 5.3 ------------------------------------------------------------------------------------------------------
@@ -100,7 +170,7 @@ wrong("5.3", "For x = ")(lambda D: by_weights(D, (1.0, -1.0), (0.5, -1.0)))
 
 
 @wrong("5.3", "the GELU must stay")
-def without_the_bend(D):
+def without_the_gelu(D):
     mlp = by_weights(D, second=(1.0, 0.0))
     mlp.act = nn.Identity()
     return mlp
@@ -134,66 +204,62 @@ wrong("5.3", "still the random ones")(lambda D: Patched(D, 2 * D))
 
 
 @right("5.4")
-@torch.no_grad()
-def against_vitnb(Block):
-    block, model = Block(24, 3).eval(), PreNormBlock(24, 3)
-    for p in block.parameters():
-        p.normal_(std=0.3)
-    model.load_state_dict(block.state_dict())
-    x = torch.randn(2, 7, 24)
-    return torch.allclose(block(x), model(x), atol=1e-4)
+def four_curves(wire):
+    x = torch.linspace(-1, 1, 5)
+    y = x + torch.exp(torch.sin(x))
+    return torch.allclose(wire(torch.sin, torch.exp, torch.cos, torch.square)(x), y + torch.cos(y) ** 2)
 
 
 @right("5.4")
-def by_questions(Block):
-    block, x = Block(16, 2).eval(), torch.randn(2, 5, 16)
-    for p in block.parameters():
-        nn.init.normal_(p, std=0.5)
-    y = x + block.attention(F.layer_norm(x, (16,), block.norm1.weight, block.norm1.bias, 1e-6))
-    hidden = F.gelu(block.mlp.fc1(F.layer_norm(y, (16,), block.norm2.weight, block.norm2.bias, 1e-6)))
-    return ((y + block.mlp.fc2(hidden) - block(x)).abs() < 1e-3).all()
+def numbers(wire):
+    """Each part takes one number to one other; anything else that it is asked is noticed."""
+    table = {"norm1": {1: 2}, "attention": {2: 30}, "norm2": {31: 4}, "mlp": {4: 500}}
+    return wire(*(lambda x, name=name: table[name].get(x, 7000) for name in table))(1) == 531
 
 
 @right("5.4")
 @torch.no_grad()
-def against_exercise_2(Block):
-    """With the parts of the block itself: only the wiring is asked."""
-    block = chapter_05._shaken(Block(24, 3).eval())
-    x = torch.randn(2, 7, 24)
-    return torch.allclose(block(x), two_lines(block, x), atol=1e-4)
+def layers(wire):
+    D, x = 12, torch.randn(2, 5, 12)
+    parts = [nn.LayerNorm(D), MultiHeadAttention(D, 3), nn.LayerNorm(D), MLP(D, D)]
+    for part in parts:
+        chapter_05._shaken(part)
+    y = x + parts[1](parts[0](x))
+    return torch.allclose(wire(*parts)(x), y + parts[3](parts[2](y)), atol=1e-4)
 
 
-def compared(x=torch.randn, shake=True, evaluate=True, same=lambda a, b: torch.allclose(a, b, atol=1e-4)):
-    """The solution, with something left out."""
+def compared(norm1, attention, norm2, mlp, same=torch.allclose):
+    """The solution with other parts."""
 
-    def answer(Block):
-        block, model = Block(24, 3), PreNormBlock(24, 3)
-        block.train(not evaluate)
-        for p in block.parameters() if shake else ():
-            nn.init.normal_(p, std=0.3)
-        model.load_state_dict(block.state_dict())
-        tokens = x(2, 7, 24)
-        return same(block(tokens), model(tokens))
+    def answer(wire):
+        x = torch.randn(2, 5, 12)
+        y = x + attention(norm1(x))
+        return same(wire(norm1, attention, norm2, mlp)(x), y + mlp(norm2(y)))
 
     return answer
 
 
-@wrong("5.4", "lets attention feed the MLP only")
-def silent(Block):
-    block, x = Block(24, 3).eval(), torch.randn(2, 7, 24)
-    for layer in (block.attention.proj, block.mlp.fc2):
-        nn.init.zeros_(layer.weight)
-        nn.init.zeros_(layer.bias)
-    return torch.equal(block(x), x)
+def zeros(x):
+    return 0 * x
 
 
-wrong("5.4", "Does it look at the shape only?")(lambda Block: Block(24, 3)(torch.randn(2, 7, 24)).shape == (2, 7, 24))
-wrong("5.4", "rejects 3 of 3 right ones")(lambda Block: False)
-wrong("5.4", "has swapped its two norms (which a gain of 1 hides)")(compared(shake=False))
-wrong("5.4", "One of the right ones has dropout: is it off?")(compared(evaluate=False))
-wrong("5.4", "do you leave room for that?")(compared(same=torch.equal))
-wrong("5.4", "lets attention feed the MLP only")(lambda Block: silent(Block) or compared()(Block))
-wrong("5.4", "True or False is wanted")(lambda Block: "yes")
+def at_zero(wire):
+    """The chapter's own test, which sees the residual stream only."""
+    x = torch.randn(2, 5, 12)
+    return torch.equal(wire(torch.sin, zeros, torch.cos, zeros)(x), x)
+
+
+wrong("5.4", "what do the branches read, and what of?")(at_zero)
+wrong("5.4", "Does it look at the shape only?")(
+    lambda wire: wire(torch.sin, torch.exp, torch.cos, torch.square)(torch.randn(2, 5)).shape == (2, 5)
+)
+wrong("5.4", "rejects 3 of 3 right ones")(lambda wire: False)
+wrong("5.4", "Are your two norms two different functions?")(compared(torch.sin, torch.exp, torch.sin, torch.square))
+wrong("5.4", "change places without a trace")(
+    compared(lambda x: 2 * x, lambda x: 3 * x, lambda x: 5 * x, lambda x: 7 * x)
+)
+wrong("5.4", "do you leave room for that?")(compared(torch.sin, torch.exp, torch.cos, torch.square, torch.equal))
+wrong("5.4", "True or False is wanted")(lambda wire: "yes")
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -209,9 +275,9 @@ def test_wrong_blocks_have_the_names_and_the_shape_and_are_wrong(kind):
     x, names = torch.randn(2, 7, 24), PreNormBlock(24, 3).state_dict().keys()
     assert kind(24, 3).state_dict().keys() == names
     assert kind(24, 3)(x).shape == x.shape
-    assert not against_vitnb(kind) and not against_exercise_2(kind)
+    assert not any(test(chapter_05.wired(kind)) for test in (four_curves, numbers, layers))
 
 
-def test_silent_branches_see_some_wrong_blocks_only():
+def test_branches_at_zero_see_some_wrong_blocks_only():
     kinds = clinic.of(PreNormBlock).values()
-    assert 0 < sum(not silent(kind) for kind in kinds) < len(kinds)
+    assert 0 < sum(not at_zero(chapter_05.wired(kind)) for kind in kinds) < len(kinds)

@@ -496,7 +496,7 @@ PRE_NORM = [
 POST_NORM = [
     importable("vitnb.PostNormBlock"),
     cell(f"{BLOCKS}:cec02da8", r"class PostNormBlock.*self\.norm1\(x \+ self\.attention\(x\)\)"),
-    cell(f"{BLOCKS}:5093598e", r"silence.*torch\.equal\(pre\(x\), x\).*norm2\(post\.norm1"),
+    cell(f"{BLOCKS}:5093598e", r"zero_out.*torch\.equal\(pre\(x\), x\).*norm2\(post\.norm1"),
 ]
 WHOLE = [
     importable("vitnb.ViT"),
@@ -528,8 +528,8 @@ SEEDS = {
     "0 class PatchEmbedding": PATCH_EMBEDDING,
     "0 run of PatchEmbedding: (4, 36, 512)": [cell(f"{PATCHES}:85d91240", r"tokens = E\(patchify\(images, p\)\)")],
     "0 class ViTMLP": MLP_,
-    "0 class ViTBlock": [*PRE_NORM, cell(f"{BLOCKS}:03a5af2c", r"class ForgottenPlus")],
-    "0 run of ViTBlock on ones": [cell(f"{BLOCKS}:7c8bbf1f", r"ones.*LN\(ones\)")],
+    "0 class ViTBlock": [*PRE_NORM, importable("vitnb.clinic.wire.ForgottenPlus")],
+    "0 run of ViTBlock on ones": [cell(f"{BLOCKS}:060af693", r"ones.*LN\(ones\)")],
     "0 class ViT": WHOLE,
     "0 training": TRAINING_RUN,
     # its revision
@@ -640,7 +640,7 @@ SEEDS = {
     "3 class Transformer_Encoder_Block": [
         *PRE_NORM,
         cell(f"{BLOCKS}:1677b2d3", r"class NormaliseThenAdd"),
-        cell(f"{BLOCKS}:34b0ed02", r"PostNormBlock"),
+        cell(f"{BLOCKS}:block-shifted", r"PostNormBlock"),
         cell(f"{BLOCKS}:aba28ddd", r"nn\.TransformerEncoderLayer"),
     ],
     "3 class ViT": [*WHOLE, cell(f"{VIT}:840acbb1", r"def on_paper")],
@@ -671,7 +671,10 @@ SEEDS = {
 
 MISTAKES = {
     "0: residuals from normalised tokens": [cell(f"{BLOCKS}:225a1b7b", r"bug\(10 \* x\), bug\(x\)")],
-    "0: attention never reaches the stream": [cell(f"{BLOCKS}:c74a2230", r"def attention_reaches_the_stream")],
+    "0: attention never reaches the stream": [
+        cell(f"{BLOCKS}:block-test-misses", r"OnlyForTheMLP"),
+        exercise("5.4", r"test"),
+    ],
     "0: LayerNorm over tokens": [
         cell(f"{BLOCKS}:d9b521f5", r"nn\.LayerNorm\(\[T, D\]\)"),
         cell(f"{POSITIONS}:d8be62a1", r"nn\.LayerNorm\(\[T, D\]\)"),

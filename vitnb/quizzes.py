@@ -327,14 +327,14 @@ QUIZZES = {
             {
                 "All tokens of image 0, because a layer norm takes the whole layer.": (
                     "The name suggests it. That would be `nn.LayerNorm([T, D])`, the bug in “Per token, never over "
-                    "tokens”, with which tokens influence each other behind attention's back."
+                    "tokens”, with which tokens influence each other without attention."
                 ),
                 "Token 1 of every image, because statistics are taken over the batch.": (
                     "A layer norm takes no statistics over the batch: there is one mean and one variance for each of "
-                    "the B · T tokens, over its own D numbers. See “LayerNorm, on one token”."
+                    "the B · T tokens, over its own D numbers. See “Why normalise? LayerNorm by hand”."
                 ),
                 "Token 1 of image 0, and nothing else.": (
-                    "Mean and variance belong to one token and run over its D channels, so no token notices another."
+                    "Mean and variance belong to one token and run over its D features, so no token depends on another."
                 ),
             },
             right="Token 1 of image 0, and nothing else.",
@@ -345,11 +345,11 @@ QUIZZES = {
             {
                 "Pre-norm: each norm stands before attention or before the MLP.": (
                     "The order of the lines suggests it, but x was overwritten, so what is added to is the normalised "
-                    "token. Silence both branches: a pre-norm block is then the identity, this one is not. See "
-                    "“Bugs that train”."
+                    "token. Set both branches to zero: a pre-norm block is then the identity, and this one is not. "
+                    "See “Normalise, then add”."
                 ),
-                "Post-norm: each norm stands on the stream, behind the sum before it.": (
-                    "Draw the borders elsewhere and every norm follows a sum. “Bugs that train” proves it: six of "
+                "Post-norm: each norm stands on the residual stream, after the sum before it.": (
+                    "Draw the borders elsewhere and every norm follows a sum. “Normalise, then add” proves it: six of "
                     "these blocks and the final norm are one norm and six post-norm blocks."
                 ),
                 "Neither: it is broken, and no stack of it can learn.": (
@@ -357,7 +357,25 @@ QUIZZES = {
                     "of 6 blocks learns in chapter 6."
                 ),
             },
-            right="Post-norm: each norm stands on the stream, behind the sum before it.",
+            right="Post-norm: each norm stands on the residual stream, after the sum before it.",
+        ),
+        Question(
+            "With both branches at zero, a block returns exactly its input. What do you know about it?",
+            {
+                "It is a right pre-norm block.": (
+                    "The test is silent about the branches, because it switches them off. Swapped norms pass it, and "
+                    "so does a block without any norm. See “A test that tells them apart”."
+                ),
+                "Nothing touches its residual stream but plus signs.": (
+                    "That is what the test sees, and all that it sees: no norm stands on the stream. What the "
+                    "branches read and compute has to be tested in other ways."
+                ),
+                "It has learned nothing, since its output is its input.": (
+                    "We set the last layers of the branches to zero for the test. What the block computes with its own "
+                    "weights, the test does not ask. See “A test that tells them apart”."
+                ),
+            },
+            right="Nothing touches its residual stream but plus signs.",
         ),
     ],
     "06": [

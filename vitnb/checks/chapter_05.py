@@ -1,12 +1,16 @@
-"""Exercises of chapter 5: LayerNorm, the two lines of pre-norm, an exact MLP, a test that tells."""
+"""Exercises of chapter 5: LayerNorm, a pre-norm block from a blank class, an exact MLP, a test that tells."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitnb import clinic
+from vitnb.attention import MultiHeadAttention
 from vitnb.blocks import MLP, PreNormBlock
-from vitnb.checks.engine import Wrong, close, described, fresh
+from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, tensor_like
 from vitnb.checks.kinds import build, compute, judge
 from vitnb.clinic import wire
 
@@ -27,7 +31,7 @@ def _flat(result: Tensor, wanted: Tensor, x: Tensor, *_: Tensor) -> None:
 compute(
     "5.1",
     "my_layer_norm(x, gain, bias, eps)",
-    "How many means are there for 3 pictures of 17 tokens? Each token has its own. Along which axis do the numbers of "
+    "How many means are there for 3 images of 17 tokens? Each token has its own. Along which axis do the numbers of "
     "one token lie?",
     "Keep the axis that you average over (keepdim), or the shapes will not fit. Compare torch.var with the mean of "
     "squares on the token 1, 2, 3, 6 of this chapter, and look where eps stands in the equation.",
@@ -41,8 +45,8 @@ compute(
         "You normalise over the tokens, channel by channel: LayerNorm takes the D numbers of one token.": (
             wire.over_the_tokens
         ),
-        "You normalise over the pictures of the batch: that is what BatchNorm does.": wire.over_the_images,
-        "You normalise over all pictures, tokens and channels together: each token has its own mean.": (
+        "You normalise over the images of the batch: that is what BatchNorm does.": wire.over_the_images,
+        "You normalise over all images, tokens and channels together: each token has its own mean.": (
             wire.over_everything
         ),
         "Your variance divides by D - 1, as torch.var does unless told otherwise; LayerNorm's divides by D.": (
@@ -56,7 +60,7 @@ compute(
         "eps stands outside the root: it is added to the variance, before the root is taken.": wire.eps_after_the_root,
         "eps is not used.": wire.without_eps,
         "The mean is not subtracted.": wire.mean_kept,
-        "You subtract the mean and do not divide by the spread.": wire.only_centred,
+        "You subtract the mean and do not divide by the standard deviation.": wire.only_centred,
     },
     otherwise=lambda result, wanted, x, gain, bias, eps: (
         f"For tokens {tuple(x.shape)} and eps = {eps:g} you are off by up to {(result - wanted).abs().max():.2g}: "
@@ -75,50 +79,84 @@ def _shaken(block: nn.Module) -> nn.Module:
     return block
 
 
-compute(
+BLOCK_MISTAKES: dict[str, Callable] = {
+    "That is post-norm: you add, then normalise the residual stream itself.": wire.PostNorm,
+    "You normalise, then add: what you add to is the normalised token, so the residual stream is lost. With both "
+    "branches at zero your block would not return x.": wire.NormaliseThenAdd,
+    "In the first half the normalised token takes the place of the residual stream. The second half is right.": (
+        wire.FirstHalfOnly
+    ),
+    "Attention only feeds the MLP: it never writes to the residual stream, which is normalised besides.": (
+        wire.ForgottenPlus
+    ),
+    "Attention only feeds the MLP: its sum never becomes the residual stream.": wire.OnlyForTheMLP,
+    "The MLP's output replaces the residual stream: the second plus is missing.": wire.NoSecondPlus,
+    "Attention's output replaces the residual stream: the first plus is missing.": wire.NoFirstPlus,
+    "There is no plus: each part replaces the residual stream.": wire.NoPlus,
+    "There is no norm on the branches.": wire.NoNorms,
+    "The MLP reads the residual stream as it is: the second norm is missing.": wire.NoSecondNorm,
+    "The two norms are swapped: norm1 belongs to attention, norm2 to the MLP.": wire.SwappedNorms,
+    "You use norm1 twice: the MLP has its own, norm2.": wire.OneNorm,
+    "Both branches read the same x: the MLP should read the residual stream after attention has written to it.": (
+        wire.Parallel
+    ),
+    "The MLP comes before attention: it should be the other way round.": wire.MLPFirst,
+    "The norms stand at the end of the branches: in pre-norm they stand at their beginning.": wire.BranchesNormedLast,
+}
+
+
+@exercise(
     "5.2",
-    "pre_norm(block, x)",
-    "Follow the thick line of the left diagram from below: which boxes stand on it? None. So no line may put a norm's "
-    "output in the place of x.",
-    "Each of the two lines has the same form: the stream, plus a branch of the stream. The branch begins with a norm. "
-    "Which norm belongs to which branch?",
-    cases=lambda: (
-        (_shaken(PreNormBlock(D, heads)), 3 * fresh(B, T, D)) for B, T, D, heads in ((3, 17, 48, 6), (2, 5, 8, 2))
-    ),
-    reference=PreNormBlock.forward,
-    mistakes={
-        "That is post-norm: you add, then normalise the stream itself.": wire.PostNorm.forward,
-        "You normalise, then add: what you add to is the normalised token, the stream is lost. Silent branches would "
-        "not give x back.": wire.NormaliseThenAdd.forward,
-        "In the first half the normalised token takes the place of the stream. The second half is right.": (
-            wire.FirstHalfOnly.forward
-        ),
-        "Attention only feeds the MLP: it never writes to the stream, and the stream is normalised.": (
-            wire.ForgottenPlus.forward
-        ),
-        "Attention only feeds the MLP: its sum never becomes the stream.": wire.OnlyForTheMLP.forward,
-        "The MLP's output replaces the stream: the second plus is missing.": wire.NoSecondPlus.forward,
-        "Attention's output replaces the stream: the first plus is missing.": wire.NoFirstPlus.forward,
-        "There is no plus: each part replaces the stream.": wire.NoPlus.forward,
-        "There is no norm on the branches.": wire.NoNorms.forward,
-        "The MLP reads the stream as it is: the second norm is missing.": wire.NoSecondNorm.forward,
-        "The two norms are swapped: norm1 belongs to attention, norm2 to the MLP.": wire.SwappedNorms.forward,
-        "You use norm1 twice: the MLP has its own, norm2.": wire.OneNorm.forward,
-        "Both branches read the same x: the MLP should read the stream after attention has written to it.": (
-            wire.Parallel.forward
-        ),
-        "The MLP comes before attention: it should be the other way round.": wire.MLPFirst.forward,
-        "The norms stand at the end of the branches: in pre-norm they stand at their beginning.": (
-            wire.BranchesNormedLast.forward
-        ),
-    },
-    otherwise=lambda result, wanted, *_: (
-        f"You are off by up to {(result - wanted).abs().max():.2g}, and it is no mistake that I know. Silence both "
-        "branches: is x left?"
-    ),
-    right="equal to vitnb.PreNormBlock on 2 blocks with random weights, gains and biases.",
-    tolerance=1e-4,
+    "Block(dim, num_heads)",
+    "Two parts read the residual stream, and each has a norm of its own in front: four parts to make in __init__. How "
+    "many features does a LayerNorm of one token have?",
+    "Each of the two lines of forward has the same form: the residual stream, plus a branch that begins with a norm. "
+    "So no line may put a norm's output in the place of x.",
+    BLOCK_MISTAKES,
 )
+def _block(answer: Callable) -> str:
+    for B, T, D, heads in ((3, 17, 48, 6), (2, 5, 8, 2)):
+        block = call(answer, D, heads)
+        if not isinstance(block, nn.Module):
+            raise Wrong(f"Your class makes {described(block)}: an nn.Module is wanted.")
+        if not any(True for _ in block.parameters()):
+            raise NotDone
+        _parts_as_asked(block, D, heads)
+        _shaken(block.eval())
+        x = 3 * fresh(B, T, D)
+        result = call(block.forward, x)  # a method shows whether it was left untouched
+        with torch.no_grad():
+            right = PreNormBlock.forward(block, x)
+            result = tensor_like(result, right)
+            if close(result, right, 1e-4):
+                continue
+            for message, kind in BLOCK_MISTAKES.items():
+                if close(result, kind.forward(block, x), 1e-4):
+                    raise Wrong(message)
+        raise Wrong(
+            f"Your block is off by up to {(result - right).abs().max():.2g}, and by no mistake that I know. Set both "
+            "branches to zero: does it return x?"
+        )
+    return "equal to vitnb.PreNormBlock for 2 sizes, with random weights, gains and biases."
+
+
+def _parts_as_asked(block: nn.Module, D: int, heads: int) -> None:
+    kinds = {"norm1": nn.LayerNorm, "attention": MultiHeadAttention, "norm2": nn.LayerNorm, "mlp": MLP}
+    for name, kind in kinds.items():
+        part = getattr(block, name, None)
+        if not isinstance(part, kind):
+            found = "there is none" if part is None else f"yours is {described(part)}"
+            raise Wrong(f"A part named {name}, of the kind {kind.__name__}, is wanted: {found}.")
+    for name in ("norm1", "norm2"):
+        shape = getattr(block, name).normalized_shape
+        if shape != (D,):
+            raise Wrong(f"{name} normalises over {shape}: the features of one token are ({D},).")
+    if block.norm1 is block.norm2:
+        raise Wrong("norm1 and norm2 are one module: each branch has a norm with a gain and a bias of its own.")
+    if block.attention.num_heads != heads:
+        raise Wrong(f"Your attention has {block.attention.num_heads} heads: {heads} are wanted, the num_heads given.")
+    if block.mlp.fc1.out_features != 4 * D:
+        raise Wrong(f"Your MLP has {block.mlp.fc1.out_features} hidden units: 4 * dim = {4 * D} are wanted.")
 
 
 class _Sized(MLP):
@@ -163,7 +201,7 @@ def _no_identity(mlp: MLP, result: Tensor, _: Tensor, D: int, x: Tensor, size: f
 build(
     "5.3",
     "identity_mlp(D)",
-    "GELU(1) - GELU(-1) is 1, and GELU(2) - GELU(-2) is 2. So one number passes through two hidden units unharmed. "
+    "GELU(1) - GELU(-1) is 1, and GELU(2) - GELU(-2) is 2. So two hidden units together can pass on a number exactly. "
     "What must these two units see?",
     "Give the first layer two units for each channel, one that sees it and one that sees its negative. The second "
     "layer takes their difference. And a new nn.Linear has random biases.",
@@ -195,33 +233,55 @@ class _AddedLast(PreNormBlock):
         return x + (branch + self.mlp(self.norm2(x + branch)))
 
 
-class _WithDropout(PreNormBlock):
-    def __init__(self, embed_dim: int, num_heads: int):
-        super().__init__(embed_dim, num_heads, dropout=0.1, attn_dropout=0.1)
+class _AsALoop(PreNormBlock):
+    def forward(self, x: Tensor) -> Tensor:
+        for norm, layer in ((self.norm1, self.attention), (self.norm2, self.mlp)):
+            x = layer(norm(x)) + x
+        return x
+
+
+def wired(kind: type[nn.Module]) -> Callable:
+    """The wiring of a block alone: from four functions of the reader's to a function from tokens to tokens."""
+
+    def wire_up(norm1: Callable, attention: Callable, norm2: Callable, mlp: Callable) -> Callable:
+        parts = SimpleNamespace(norm1=norm1, attention=attention, norm2=norm2, mlp=mlp)
+        return lambda x: kind.forward(parts, x)
+
+    return wire_up
+
+
+WRONG_WIRINGS = clinic.of(PreNormBlock)
+_NAMES = {kind: name for name, kind in WRONG_WIRINGS.items()}
 
 
 def _strict(rejected: list[str], missed: list[str]) -> str:
-    if len(missed) == 11:
+    if len(missed) == len(WRONG_WIRINGS):
         return "Does it look at the shape only?"
-    if "dropout" in rejected and len(rejected) < 3:
-        return "One of the right ones has dropout: is it off?"
-    return "Sums in another order differ in the last digits: do you leave room for that?" if len(rejected) == 1 else ""
+    if rejected:
+        only_order = rejected == ["another order"]
+        return "Sums in another order differ in the last digits: do you leave room for that?" if only_order else ""
+    through = {kind for kind, name in _NAMES.items() if name in missed}
+    if {wire.OnlyForTheMLP, wire.NoNorms} <= through:
+        return "With branches at zero only the residual stream is tested: what do the branches read, and what of?"
+    if wire.SwappedNorms in through:
+        return "Are your two norms two different functions?"
+    if through & {wire.MLPFirst, wire.BranchesNormedLast}:
+        return "Parts that only multiply can change places without a trace: 2 * (3 * x) is 3 * (2 * x)."
+    return ""
 
 
 judge(
     "5.4",
-    "is_pre_norm(Block)",
-    "You have a block that is right: vitnb's. How can two blocks be compared so that only their wiring can make a "
-    "difference? And what must the tokens not be?",
-    "Copy the weights by load_state_dict, after all parameters, gains and biases too, have got random values. And "
-    "dropout must be off.",
-    right={"the book's": PreNormBlock, "another order": _AddedLast, "dropout": _WithDropout},
-    wrong={
-        symptom: kind
-        for symptom, kind in clinic.of(PreNormBlock).items()
-        if kind not in (wire.NoFirstPlus, wire.NoPlus, wire.NoNorms, wire.BranchesNormedLast)
-    },
+    "is_pre_norm(wire)",
+    "Choose four functions that you can follow in your head, and a small x. What does a pre-norm block return for "
+    "them? Which of the wrong wirings return the same?",
+    "Four different functions, none of which may change places with another one without a trace. Squaring and "
+    "doubling, for example: the square of a double is no double of the square. Then compare with the two lines of "
+    "pre-norm, computed by yourself.",
+    right={"the book's": PreNormBlock, "another order": _AddedLast, "a loop": _AsALoop},
+    wrong=WRONG_WIRINGS,
+    given=lambda kind: (wired(kind),),
     one="a block that",
     more=_strict,
-    accepted="it accepts {right} right blocks and sees through {wrong} wrong ones.",
+    accepted="it accepts {right} right wirings and sees through {wrong} wrong ones.",
 )

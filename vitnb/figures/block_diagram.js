@@ -93,7 +93,7 @@ function build({ model, root, put }) {
   const how = (warmup) => (warmup ? `${warmup} steps` : "none");
   const pickWiring = choice("Block:", wirings, (wiring) => put({ wiring }));
   const pickDepth = slider("Blocks", (depth) => put({ depth: depths.indexOf(depth) }));
-  const pickRate = choice("Rate:", rates.map(String), (rate) => put({ rate }));
+  const pickRate = choice("Learning rate:", rates.map(String), (rate) => put({ rate }));
   const pickWarmup = choice("Warm-up:", warmups.map(how), (warmup) => put({ warmup }));
   const diagram = s("svg", { viewBox: "0 0 200 310", role: "img", class: "vf-block" });
   const code = h("pre", { className: "vf-block-code" });
@@ -115,7 +115,7 @@ function build({ model, root, put }) {
     ),
     keys.node,
     soft(
-      "The first two are measured before any training, over the number of the block; the third after " +
+      "The first two are measured before any training, block by block; the third after " +
         `${model.get("steps")} steps of training, over the number of blocks in the stack. The chosen wiring is ` +
         "drawn thick; its band and its dots are the seeds. All stacks but post-norm end in one more norm.",
     ),
@@ -189,13 +189,13 @@ function build({ model, root, put }) {
     const range = (shares) =>
       `${hundredths(Math.min(...shares), 1)} to ${hundredths(Math.max(...shares), 1)}`;
     const spread = run ? `${percent(run.mean, 1)} (${range(run.accuracy)})` : "not trained";
-    const setting = `rate ${rates[rate]} and ${warmups[warmup] ? `a warm-up of ${warmups[warmup]} steps` : "no warm-up"}`;
+    const setting = `learning rate ${rates[rate]} and ${warmups[warmup] ? `a warm-up of ${warmups[warmup]} steps` : "no warm-up"}`;
     says.textContent =
       `${L} blocks, ${name}. Before training: the rms of the stream is ${ends.rms[0]} after ` +
       `block 1 and ${ends.rms[1]} after block ${L}; the gradient is ${ends.gradient[0]} ` +
       `in block 1 and ${ends.gradient[1]} in block ${L}. ` +
       (run
-        ? `Trained with ${setting}: ${spread} of the test pictures right; chance is ${percent(0.1)}.`
+        ? `Trained with ${setting}: ${spread} of the test images right; chance is ${percent(0.1)}.`
         : `This stack was not trained with ${setting}.`);
     numbers.show([
       ["rms, first → last", ends.rms.join(" → ")],

@@ -21,8 +21,8 @@ class BlockDiagram(Figure):
 
     The curves are computed when the figure is made, in the model of the
     stored experiment `norms`, with fresh weights (Xavier), on random
-    pictures: the rms of the stream after each block, and the norm of the
-    gradient of all parameters of each block, mean and spread of the seeds.
+    images: the rms of the stream after each block, and the norm of the
+    gradient of all parameters of each block, mean and range of the seeds.
     What trains is read from `norms`.
     wiring, depth, rate and warmup follow the reader's choice, as places in
     the lists wirings, depths, rates and warmups.
@@ -38,7 +38,7 @@ class BlockDiagram(Figure):
     rates = traitlets.List(traitlets.Float()).tag(sync=True)
     warmups = traitlets.List(traitlets.Int()).tag(sync=True)
     steps = traitlets.Int(0).tag(sync=True)  # of each training
-    tested = traitlets.Int(0).tag(sync=True)  # pictures behind an accuracy
+    tested = traitlets.Int(0).tag(sync=True)  # images behind an accuracy
     seeds = traitlets.Int(3).tag(sync=True)  # of the curves
     # float32, wiring by wiring, depth by depth: lowest, mean and highest of the seeds, then the blocks
     rms = traitlets.Bytes().tag(sync=True)
@@ -93,7 +93,10 @@ class BlockDiagram(Figure):
             means = [sum(run["accuracy"]) / len(run["accuracy"]) for run in runs]
             axes[2].plot([run["depth"] for run in runs], means, color=plots.COLORS[w], ls=STYLES[w], marker="_")
         axes[2].set(
-            xlabel=f"blocks (rate {lr:g}, warm-up {warmup})", xticks=self.depths, ylim=(0, 1), title="test accuracy"
+            xlabel=f"blocks (learning rate {lr:g}, warm-up {warmup})",
+            xticks=self.depths,
+            ylim=(0, 1),
+            title="test accuracy",
         )
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
         return figure
