@@ -15,11 +15,11 @@ test("the area of a tile is its share of the largest weight", () => {
 });
 
 test("each pooling says whether its weights are exact", () => {
-  assert.match(honest("mean", 1, 16, 0), /^Exact: every token counts 1\/16\.$/);
+  assert.match(honest("mean", 1, 16, 0), /^Exact: every token has the weight 1\/16\.$/);
   assert.match(honest("attn", 2, 16, 0), /^Exact: .* mean of 2 heads\.$/);
   assert.doesNotMatch(honest("attn", 1, 16, 0), /heads/);
   assert.match(
     honest("cls", 4, 16, 0.104),
-    /^An approximation: .* last layer, mean of 4 heads\. .* 10\u00a0% to itself\.$/,
+    /^An approximation: .* last block, mean of 4 heads\. .* 10\u00a0% to itself\.$/,
   );
 });

@@ -75,60 +75,6 @@ wrong("9.2", "A model can get below that")(lambda K: 1.4612 + 0.1)
 wrong("9.2", "For 2 classes you say 1.461")(lambda K: 1.4612)
 
 
-# 7.6 ------------------------------------------------------------------------------------------------------
-
-
-right("7.6")(lambda model, images: model.head(model.forward_features(images)[:, 1:].mean(1)))
-
-
-@right("7.6")
-def by_parts(model, images):
-    x = model.embed(images)
-    for block in model.blocks:
-        x = block(x)
-    _, *patches = model.norm(x).unbind(1)
-    return model.head(sum(patches) / len(patches))
-
-
-@right("7.6")
-@torch.no_grad()
-def linear_head_first(model, images):
-    return model.head(model.forward_intermediates(images)["features"])[:, 1:].mean(1)
-
-
-wrong("7.6", "over the pictures of the batch")(lambda m, x: m.head(m.forward_features(x)[:, 1:].mean(0)))
-wrong("7.6", "has shape (3, 25, 7)")(lambda m, x: m.head(m.forward_features(x)))
-wrong("7.6", "has shape (3,)")(lambda m, x: RIGHT["7.6"][0](m, x).argmax(1))
-
-
-@wrong("7.6", "changes what it is given")
-def changes_the_model(model, images):
-    logits = RIGHT["7.6"][0](model, images)
-    model.train()
-    return logits
-
-
-def means(tokens):
-    return tokens[:, 1:].mean(1)
-
-
-@wrong("7.6", "changes what it is given")
-def patches_the_pool(model, images):
-    model.pool.forward = means
-    return model(images)
-
-
-@wrong("7.6", "changes what it is given")
-def replaces_the_pool(model, images):
-    class Mean(type(model.pool)):
-        def forward(self, tokens):
-            return means(tokens)
-
-    pool, model.pool = model.pool, Mean(model.config.embed_dim)
-    model.pool.load_state_dict(pool.state_dict())
-    return model(images)
-
-
 # 9.3 ------------------------------------------------------------------------------------------------------
 
 

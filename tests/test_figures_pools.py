@@ -67,7 +67,7 @@ def test_weights_are_those_of_torch():
 
 def test_figure_has_a_fixed_text_and_a_still_picture():
     explorer, other = PoolExplorer(three(), IMAGES), PoolExplorer({"one": small("mean")}, IMAGES[0])
-    assert repr(explorer) == repr(other) and other.names == ["picture 0"]
+    assert repr(explorer) == repr(other) and other.names == ["image 0"]
     for one in (explorer, other):
         assert base64.b64decode(one._repr_mimebundle_()[0]["image/png"]).startswith(b"\x89PNG")
 
@@ -173,39 +173,39 @@ def assert_tiles(figure, stored, picture, pool, patch):
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
 def test_pool_explorer_by_mouse_and_key(live, stored, from_file):
     number, state, shares = stored
+    shown = state["picture"]
     figure, page, watch = live(PAGE, number, from_file=from_file)
     says, pads, facts = figure.get_by_role("status"), figure.locator(".vf-pad"), figure.locator("dd")
     assert_tiles(figure, stored, state["picture"], state["pool"], state["patch"])
     pads.first.scroll_into_view_if_needed()
     box = pads.first.bounding_box()
     page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 0.3 * box["height"])
-    expect(says).to_contain_text("the patch in row 1, column 3 counts")
+    expect(says).to_contain_text("the patch in row 1, column 3 has")
     for number, (pool, kind) in enumerate(zip(state["pools"], state["kinds"], strict=True)):
         figure.get_by_label(pool, exact=True).focus()
         page.keyboard.press("Space")
-        expect(says).to_contain_text(f"read by {pool}: the network answers {state['answers'][number][3]}")
-        row = shares[number, 3, 1:]
-        assert f"column 3 counts {per_cent(row[7])}" in says.inner_text()
+        expect(says).to_contain_text(f"pooled by {pool}: the network answers {state['answers'][number][shown]}")
+        row = shares[number, shown, 1:]
+        assert f"column 3 has {per_cent(row[7])}" in says.inner_text()
         if kind == "mean":
-            assert "All patches count alike" in says.inner_text()
+            assert "All patches have the same weight" in says.inner_text()
         else:
             best = row.argmax().item()
             assert f"row {best // 4}, column {best % 4}, {per_cent(row[best])}" in says.inner_text()
-        assert_tiles(figure, stored, 3, number, 7)
+        assert_tiles(figure, stored, shown, number, 7)
         about = "approximation" if kind == "cls" else "Exact"
         assert about in figure.inner_text()
-        words = [
-            ("about " if k == "cls" else "") + per_cent(w) for k, w in zip(state["kinds"], shares[:, 3, 8], strict=True)
-        ]
+        pairs = zip(state["kinds"], shares[:, shown, 8], strict=True)
+        words = [("about " if k == "cls" else "") + per_cent(w) for k, w in pairs]
         assert facts.all_inner_texts() == words
     pads.nth(1).focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowLeft")
-    expect(says).to_contain_text("the patch in row 2, column 2 counts")
-    figure.get_by_label(state["names"][0], exact=True).check()
-    expect(says).to_contain_text(f"{state['names'][0]}, read by")
-    assert per_cent(shares[-1, 0, 11]) in says.inner_text()
-    assert_tiles(figure, stored, 0, len(state["pools"]) - 1, 10)
+    expect(says).to_contain_text("the patch in row 2, column 2 has")
+    figure.get_by_label(state["names"][2], exact=True).check()
+    expect(says).to_contain_text(f"{state['names'][2]}, pooled by")
+    assert per_cent(shares[-1, 2, 11]) in says.inner_text()
+    assert_tiles(figure, stored, 2, len(state["pools"]) - 1, 10)
     watch.assert_clean()
 
 
@@ -215,8 +215,8 @@ def test_pool_explorer_by_touch_on_a_phone(live, stored):
     touch(figure.locator(".vf-pad").nth(1), 0.1, 0.9)
     expect(says).to_contain_text("the patch in row 3, column 0")
     figure.get_by_label("mean", exact=True).tap()
-    expect(says).to_contain_text("All patches count alike")
-    assert_tiles(figure, stored, 3, stored[1]["pools"].index("mean"), 12)
+    expect(says).to_contain_text("All patches have the same weight")
+    assert_tiles(figure, stored, stored[1]["picture"], stored[1]["pools"].index("mean"), 12)
     assert_fits_a_phone(page, watch)
 
 
@@ -231,9 +231,9 @@ def test_pool_explorer_is_accessible_and_follows_the_theme(live, stored):
 
 GARBAGE = {
     "its weights should take": (r'("grid": \[4, )4', r"\g<1>3"),
-    "there is no picture 99; there are 6": (r'("picture": )\d+', r"\g<1>99"),
+    "there is no image 99; there are 6": (r'("picture": )\d+', r"\g<1>99"),
     "there is no patch null": (r'("patch": )\d+', r"\g<1>null"),
-    "its pictures should take": (r'("shape": \[1, 28, )28', r"\g<1>29"),
+    "its images should take": (r'("shape": \[1, 28, )28', r"\g<1>29"),
     "a pooling should be cls, mean and attn, not max": (r'("kinds": \["cls", )"mean"', r'\g<1>"max"'),
 }
 

@@ -665,7 +665,7 @@ SEEDS = {
     ],
     "4 run of Transformer": [cell(f"{VIT}:calls-its-part", r"mended\(tokens\)")],
     "4 print(transformer)": [cell(f"{VIT}:print-model-blind", r"str\(other\)\.replace.*== str\(ours\)")],
-    "4 run: the cls row, (2, 768)": [cell(f"{POOLING}:c719d674", r"tokens\[0, 0\], tokens\[1, 0\]")],
+    "4 run: the cls row, (2, 768)": [cell(f"{POOLING}:c719d674", r"x\[:, 0\], x\[:1, 0\]")],
     "4 class Vit": [*WHOLE, cell(f"{VIT}:borrowed", r"class Borrowing.*NameError")],
 }
 
@@ -691,7 +691,7 @@ MISTAKES = {
         cell(f"{PATCHES}:4bda0db6", r"96:"),
         cell(f"{PATCHES}:3fdb07d7", r"ValueError"),
     ],
-    "1: cls is projected from pixels": [cell(f"{POOLING}:c719d674", r"the same for every")],
+    "1: cls is projected from pixels": [cell(f"{POOLING}:c719d674", r"is the same for all images")],
     "1: convolution is invariant": [cell(f"{POSITIONS}:afb64289", r"conv\(shifted\), moves_along")],
     "1: quadratic in the image size": [cell(f"{PATCHES}:e820e1fc", r"N2 == 4 \* N1")],
     "1: only large data helps": [source("beyer2022better", POOLING), result("cnn", "CNN")],

@@ -422,15 +422,16 @@ QUIZZES = {
             "In a model with a cls token, what does `x[:, 0]` know about the image before the first block?",
             {
                 "What is in the top-left patch.": (
-                    "The top-left patch is token 1. The cls token stands in front of it; see “What does token 0 know?”."
+                    "The top-left patch is token 1, and the cls token stands in front of it; see “What does it know, "
+                    "and when?”."
                 ),
                 "Nothing: it is the same vector for every image.": (
-                    "It has met no pixel yet. One block later it differs from image to image, and all that it has "
-                    "learned came through attention."
+                    "It has met no pixel yet. One block later it differs from image to image, and all that it then "
+                    "knows of the image has come through attention."
                 ),
                 "A summary of the whole image, from which it was projected.": (
-                    "The cls token is never projected from pixels. It is a parameter, D free numbers, and in the "
-                    "formula of “One learned vector” no E stands behind it."
+                    "The cls token is never projected from pixels. It is a parameter of D numbers, and in the equation "
+                    "of “The code” no E stands behind it."
                 ),
             },
             right="Nothing: it is the same vector for every image.",
@@ -440,8 +441,8 @@ QUIZZES = {
             "what does that say about training?",
             {
                 "They stay, and those 49 tokens get no gradient there either.": (
-                    "What is not read is not taught: after the last block the gradient at the patches is exactly "
-                    "zero. One block earlier the noise would matter, since cls still attends to them."
+                    "What is not read is not trained: after the last block the gradient at the patches is exactly "
+                    "zero. Before it the noise would matter, because the cls token would still attend to them."
                 ),
                 "They move, because the head reads all tokens.": (
                     "The head reads one vector, and in a cls model that is row 0. In “What is never read” the logits "
@@ -449,7 +450,7 @@ QUIZZES = {
                 ),
                 "They stay, but training has shaped those 49 tokens all the same.": (
                     "No loss depends on them after the last block, so nothing ever tells them what to be there. "
-                    "The gradients in “What is never read” are exactly zero."
+                    "In “What is never read” their gradient is exactly zero."
                 ),
             },
             right="They stay, and those 49 tokens get no gradient there either.",
@@ -458,19 +459,19 @@ QUIZZES = {
             "At learning rate 0.001, ten seeds each, cls leads the mean by 5.5 ± 0.5 points. What follows?",
             {
                 "A cls token is the better way to pool.": (
-                    "At learning rate 0.01, where both do best, no difference is shown. A comparison at one learning "
-                    "rate compares how well this rate suits each; see “Is a cls token needed? Predict, then run”."
+                    "At 0.01, where both do best, no difference is shown. A comparison at one learning rate compares "
+                    "how well it suits each of them; see “Is a cls token needed? Predict, then run”."
                 ),
                 "Nothing: a difference of a few points is within the luck of the seeds.": (
-                    "5.5 is eleven standard errors, and that is not luck. What the seeds cannot tell you is whether "
-                    "the lead survives another learning rate; see “Is a cls token needed? Predict, then run”."
+                    "5.5 points are eleven standard errors, and that is not luck. What the seeds cannot tell you is "
+                    "whether the lead survives another learning rate; see “Is a cls token needed? Predict, then run”."
                 ),
-                "It leads at this rate. To compare the two, give each its own best rate.": (
+                "It leads at this learning rate. To compare the two, give each its own best one.": (
                     "The lead at 0.001 is real and is gone at 0.01. The paper tells the same story: its mean looked "
                     "poor until its learning rate was chosen for it."
                 ),
             },
-            right="It leads at this rate. To compare the two, give each its own best rate.",
+            right="It leads at this learning rate. To compare the two, give each its own best one.",
         ),
     ],
     "08": [

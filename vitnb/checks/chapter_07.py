@@ -1,7 +1,7 @@
-"""Exercises of chapter 7: what is read, weights by hand, a test for cls tokens, two means beside a cls token."""
+"""Exercises of chapter 7: what is read, a mean of patches beside a cls token, a test, a mean by hand."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from vitnb import clinic
 from vitnb.attention import MultiHeadAttention, record_attention
 from vitnb.checks.engine import Wrong, call, close, described, exercise, fresh, tensor_like, yes_or_no
-from vitnb.checks.kinds import build, compute, judge
+from vitnb.checks.kinds import build, judge
 from vitnb.clinic import attend, pool
-from vitnb.pooling import AttentionPool, ClsToken
+from vitnb.pooling import ClsToken
 from vitnb.vit import ViT, ViTConfig
 
 
@@ -70,10 +70,10 @@ def _reason(pool: str, token: int, place: str, attention: bool, said: bool) -> s
     if token == 0:
         return f"{case} Token 0 is the one that is read."
     if not attention:
-        return f"{case} Token 0 alone is read, and with attention switched off no patch can reach it."
+        return f"{case} Token 0 alone is read, and with attention ablated no patch can reach it."
     if place == "after":
         return f"{case} Token 0 alone is read, and no block is left that could carry the patch to it."
-    return f"{case} The attention of the last block is still to come, and token 0 looks at every patch."
+    return f"{case} The attention of the last block is still to come, and token 0 attends to every patch."
 
 
 def _reads(read: Callable[[Tensor], Tensor]) -> type[ClsToken]:
@@ -160,71 +160,6 @@ def _joined(own: nn.Module, token: nn.Parameter, x: Tensor, y: Any) -> None:
         )
 
 
-def _leading(N: int, D: int) -> Tensor:
-    """Tokens (3, N, D): one leads the next by 1 in feature 0 and the others by more.
-
-    The next one is so much like it that feature 0 decides how exact an answer
-    is: a near miss gets the same verdict each time.
-    """
-    x = fresh(3, N, D)
-    x[:, :, 0] = -2 - x[:, :, 0].abs()
-    for image, level in zip(x, (0, 3, -3), strict=True):
-        first, second = random.Random().sample(range(N), 2)
-        image[second] = image[first] + image[second].clamp(-0.4, 0.4)
-        image[first, 0], image[second, 0] = 1, 0
-        image[:, 0] += level
-    return x
-
-
-def _brightest(x: Tensor) -> Tensor:
-    """The token with the most of feature 0, (B, D)."""
-    return x[torch.arange(len(x)), x[:, :, 0].argmax(1)]
-
-
-def _asked_pool(own: AttentionPool, D: int) -> None:
-    shapes = [{name: p.shape for name, p in pool.named_parameters()} for pool in (own, AttentionPool(D, 1))]
-    if shapes[0] != shapes[1]:
-        raise Wrong("query, kv and proj do not have the shapes of AttentionPool(embed_dim, 1).")
-
-
-def _other_pool(own: AttentionPool, result: Tensor, target: Tensor, D: int, x: Tensor) -> str:
-    a = (own.kv(x)[:, :, :D] @ own.query.reshape(D) / D**0.5).softmax(1)  # (B, N), for one head
-    if own.num_heads != 1:
-        return f"Your pooling has {own.num_heads} heads, each with its own query: one is enough."
-    if a.amax() - a.amin() < 1e-3:
-        return "All tokens get the same weight, so you get a mean: the query or the keys are zero."
-    if torch.equal(a.argmax(1), x[:, :, 0].argmin(1)):
-        return "You look at the token with the least of feature 0: the sign is wrong."
-    winner = x[:, :, 0].argmax(1)
-    weight = a[torch.arange(3), winner].amin().item()
-    if not torch.equal(a.argmax(1), winner):
-        return f"You look at another token: the right one gets a weight of {weight:.2f}. Do the keys show feature 0?"
-    if weight < 0.999 or close(own.proj(own.kv(target)[:, D:]), target, 1e-3):
-        return f"You look at the right token, but not only: its weight is {weight:.3f}, the others get the rest."
-    bias = "a bias is added" if own.proj.bias.abs().sum() > 0 else "is proj still random?"
-    return f"You look at the right token alone, and something else comes out: see the values and proj ({bias})."
-
-
-build(
-    "7.3",
-    "brightest(embed_dim)",
-    "A weight is large where q · k is. Let the keys and the values be the tokens themselves: which query then gives "
-    "feature 0 of the token, and nothing else?",
-    "Both halves of kv.weight, the keys' and the values', are an identity, and proj is one; no bias. A query along "
-    "feature 0 looks at the right token; the longer it is, the less it looks at the others.",
-    kind=AttentionPool,
-    wanted="a vitnb.AttentionPool",
-    cases=lambda: (((D,), (_leading(N, D),)) for N, D in ((9, 6), (20, 12), (5, 16))),
-    before=_asked_pool,
-    make=lambda own, D: AttentionPool(D, own.num_heads),
-    reference=lambda D: _brightest,
-    mistakes={},
-    otherwise=_other_pool,
-    right="the right token out of 5, 9 and 20, to 1e-3.",
-    tolerance=1e-3,
-)
-
-
 class Repeated(ClsToken):
     """Written differently, and right."""
 
@@ -268,7 +203,7 @@ def _too_strict(rejected: list[str], missed: list[str]) -> str:
 judge(
     "7.4",
     "is_cls(Pool)",
-    "Without any block: prepend, then read at once. What must come out, for two unlike pictures? That one question "
+    "Without any block: prepend, then read at once. What must come out, for two different images? That one question "
     "finds the token that is put last and read first.",
     "Three more questions. Is prepend the same in two calls? Is there a parameter? And when the tokens are then "
     "changed at random, as blocks would, is one of the rows exactly what is read?",
@@ -332,65 +267,4 @@ build(
     mistakes={},
     otherwise=_other_mean,
     right="row 0 is the mean of 3, 7 and 16 patches, to 1e-4, and never of the cls token.",
-)
-
-
-def random_vit(**config: Any) -> ViT:
-    """A small ViT whose every parameter is random: at the start zeros and ones would hide mistakes."""
-    model = ViT(ViTConfig(patch_size=4, embed_dim=24, depth=2, num_heads=3, **config)).eval()
-    for parameter in model.parameters():
-        parameter.data = 0.3 * fresh(*parameter.shape)
-    return model
-
-
-def _mean_cases() -> Iterator[tuple[ViT, Tensor]]:
-    # As many patches as features: a mean over the wrong axis then shows in the numbers, not as a wrong shape.
-    for K, size, pos_embed in ((7, (12, 32), "learned"), (5, (24, 16), "sincos")):
-        yield random_vit(img_size=size, in_chans=2, num_classes=K, pos_embed=pos_embed), fresh(3, 2, *size)
-
-
-def _mean_logits(model: ViT, images: Tensor) -> Tensor:
-    return model.head(model.forward_features(images)[:, 1:].mean(1))  # (B, K)
-
-
-def _last_block(model: ViT, images: Tensor) -> Tensor:
-    """The patch tokens before the last norm, (B, N, D)."""
-    return model.forward_intermediates(images)[f"block_{model.config.depth}"][:, 1:]
-
-
-def _over_the_batch(result: Any, wanted: Tensor, model: ViT, images: Tensor) -> None:
-    if isinstance(result, Tensor) and result.shape == (model.config.num_patches, wanted.shape[1]):
-        raise Wrong("Your mean runs over the pictures of the batch: one row comes back for each patch.")
-
-
-compute(
-    "7.6",
-    "mean_logits(model, images)",
-    "model.forward_features(images) gives all tokens after the last norm, (B, 1 + N, D). Which one is not a patch?",
-    "Average over the axis of the tokens, so that (B, N, D) becomes (B, D); then model.head.",
-    cases=_mean_cases,
-    reference=_mean_logits,
-    before=_over_the_batch,
-    mistakes={
-        "The cls token is in your mean: average the patch tokens only.": (
-            lambda model, images: model.head(model.forward_features(images).mean(1))
-        ),
-        "That is the cls token alone, what the model does anyway.": lambda model, images: model(images),
-        "You leave out the last patch and keep the cls token: which end is it at?": (
-            lambda model, images: model.head(model.forward_features(images)[:, :-1].mean(1))
-        ),
-        "You return probabilities: leave the softmax to the loss.": (
-            lambda model, images: _mean_logits(model, images).softmax(1)
-        ),
-        "The final norm is missing.": lambda model, images: model.head(_last_block(model, images).mean(1)),
-        "You average first and normalise then: the mean of the normalised tokens is wanted.": (
-            lambda model, images: model.head(model.norm(_last_block(model, images).mean(1)))
-        ),
-        "Your mean runs over the features, not the tokens.": (
-            lambda model, images: model.head(model.forward_features(images)[:, 1:].mean(2))
-        ),
-    },
-    otherwise=lambda result, wanted, *_: f"Your logits are off by up to {(result - wanted).abs().max():.2g}.",
-    right="the same logits as the reference for 2 models with random weights, on 3 pictures with height unlike width.",
-    tolerance=1e-4,
 )

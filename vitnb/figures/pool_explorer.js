@@ -1,4 +1,4 @@
-// PoolExplorer: how much each token counts when a network makes one vector of many, in three ways.
+// PoolExplorer: the weight of each token when a network pools many into one vector, in three ways.
 import { picture } from "./kit/canvas.js";
 import { choice } from "./kit/controls.js";
 import { controls, facts, h, heading, sentence, soft } from "./kit/dom.js";
@@ -11,11 +11,11 @@ import { hundredths, list, placeOf, share } from "./kit/words.js";
 export function honest(kind, heads, tokens, own) {
   const many = heads > 1 ? `, mean of ${heads} heads` : "";
   return {
-    mean: `Exact: every token counts 1/${tokens}.`,
+    mean: `Exact: every token has the weight 1/${tokens}.`,
     attn: `Exact: these are the weights of the average${many}.`,
     cls:
-      `An approximation: the attention row of cls in the last layer${many}. What cls took in ` +
-      `layers before is not in it, and it gives ${share(own)} to itself.`,
+      `An approximation: the attention row of the cls token in the last block${many}. What it ` +
+      `gathered in earlier blocks is not in it, and it gives ${share(own)} to itself.`,
   }[kind];
 }
 
@@ -36,9 +36,9 @@ function readPools(model) {
   if (!shares.every((weight) => weight >= 0 && weight <= 1.001))
     throw Error("one of its weights does not lie between 0 and 1");
   const area = shape[0] * shape[1] * shape[2];
-  const pixels = needBytes(model.get("pixels"), "pictures", names.length * area);
+  const pixels = needBytes(model.get("pixels"), "images", names.length * area);
   if (answers.length !== pools.length || answers.some((one) => one.length !== names.length))
-    throw Error("it should hold one answer for each picture and pooling");
+    throw Error("it should hold one answer for each image and pooling");
   for (const kind of kinds)
     if (!KINDS.includes(kind)) throw Error(`a pooling should be ${list(KINDS)}, not ${kind}`);
   return { ...stored, shares, area, pixels };
@@ -56,8 +56,8 @@ function build({ model, root, put }) {
     return shares.subarray(start, start + 1 + N);
   };
 
-  const pictures = choice("Picture:", names, (index) => put({ picture: index }));
-  const switches = choice("Read by:", pools, (pool) => put({ pool }));
+  const pictures = choice("Image:", names, (index) => put({ picture: index }));
+  const switches = choice("Pooling:", pools, (pool) => put({ pool }));
   const makeGrid = (over) => patchGrid({ rows, cols, over, onpick: (patch) => put({ patch }) });
   const canvas = h("canvas");
   const cut = h("canvas", { width: 640, height: Math.round((640 * shape[1]) / shape[2]) });
@@ -69,21 +69,21 @@ function build({ model, root, put }) {
     h(
       "div",
       { className: "vf-side-by-side" },
-      h("div", {}, heading("The picture"), whole.node),
+      h("div", {}, heading("The image"), whole.node),
       h("div", {}, title, tiles.node),
     ),
     says,
     note,
     counts.node,
     soft(
-      "The area of a tile, and the per cent on it, say how much its token counts; a full tile is the largest weight of this ",
-      "picture in any of the ways. Point at a patch, or focus a picture and use the arrow keys. After the last block a token is ",
-      "no longer its patch alone: it has listened to the others.",
+      "The area of a tile and the number on it, in per cent, are the weight of its token; a full tile is the largest weight ",
+      "that any of the poolings has in this image. Point at a patch, or focus the image and use the arrow keys. After the ",
+      "blocks a token does not describe its patch alone, because it has attended to the others.",
     ),
   );
 
   return function draw() {
-    const index = needIndex(model.get("picture"), "picture", names.length);
+    const index = needIndex(model.get("picture"), "image", names.length);
     const pool = needIndex(model.get("pool"), "pool", pools.length);
     const patch = needIndex(model.get("patch"), "patch", N);
     pictures.show(index);
@@ -101,17 +101,17 @@ function build({ model, root, put }) {
     const keys = `Arrow keys choose one: ${place}.`;
     const label = `${names[index]} in ${rows} rows of ${cols} patches. ${keys}`;
     whole.show({ chosen: patch, label });
-    const how = `The same patches, each as large as it counts for ${pools[pool]}. ${keys}`;
+    const how = `The same patches, each as large as its weight for ${pools[pool]}. ${keys}`;
     tiles.show({ chosen: patch, cells, label: how });
 
     title.textContent = `By ${pools[pool]}`;
     const best = largest(row);
     const top = row.every((weight) => weight === row[0])
-      ? "All patches count alike"
-      : `Most counts ${placeOf(best, cols)}, ${share(row[best])}`;
+      ? "All patches have the same weight"
+      : `The largest weight is in ${placeOf(best, cols)}, ${share(row[best])}`;
     says.textContent =
-      `${names[index]}, read by ${pools[pool]}: the network answers ${answers[pool][index]}. ` +
-      `${top}; the patch in ${place} counts ${share(row[patch])}.`;
+      `${names[index]}, pooled by ${pools[pool]}: the network answers ${answers[pool][index]}. ` +
+      `${top}; the patch in ${place} has ${share(row[patch])}.`;
     note.textContent = honest(kinds[pool], heads[pool], N, all[pool][0]);
     const about = (n) => (kinds[n] === "cls" ? "about " : "");
     const fact = (name, n) => [`${name}, this patch`, about(n) + share(all[n][1 + patch])];
@@ -119,7 +119,7 @@ function build({ model, root, put }) {
   };
 }
 
-/** The picture in pieces, each in the middle of its cell and of the cell's size. */
+/** The image in pieces, each in the middle of its cell and of the cell's size. */
 function drawTiles(canvas, image, cells, [rows, cols]) {
   const pen = canvas.getContext("2d");
   const [wide, tall] = [canvas.width / cols, canvas.height / rows];

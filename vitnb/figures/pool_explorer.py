@@ -1,4 +1,4 @@
-"""Where each pooling looks: how much every token counts for the one vector that is read (chapter 07)."""
+"""The weight that each pooling gives to every token for the one vector that is read (chapter 07)."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,16 +19,16 @@ KINDS = {ClsToken: "cls", MeanPool: "mean", AttentionPool: "attn"}
 
 
 class PoolExplorer(Figure):
-    """See how much each patch counts for a network that reads a cls token, a mean, or attention pooling.
+    """See which weight each patch has in a network that pools by cls token, by mean, or by attention.
 
     models maps a name to a ViT with one of vitnb's poolings; they share their
     grid of patches. images are what is shown, (B, C, H, W) or (C, H, W), uint8
     or float in [0, 1]; normalize makes of them what the networks were trained
-    on. names has one for each picture, classes one for each logit.
+    on. names has one for each image, classes one for each logit.
 
     The weights of a mean and of attention pooling are exact: they are what the
     tokens are averaged by. For a cls token they are its row in the attention
-    of the last layer, an approximation. Of several heads the mean is shown.
+    of the last block, an approximation. Of several heads the mean is shown.
 
     picture, pool and patch follow the reader's choice and move the figure when
     they are set; all count from 0.
@@ -42,9 +42,9 @@ class PoolExplorer(Figure):
     kinds = traitlets.List(traitlets.Unicode()).tag(sync=True)
     heads = traitlets.List(traitlets.Int()).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    answers = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)  # of each network for each picture
+    answers = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)  # of each network for each image
     grid = traitlets.List(traitlets.Int()).tag(sync=True)
-    shape = traitlets.List(traitlets.Int()).tag(sync=True)  # (C, H, W) of a picture
+    shape = traitlets.List(traitlets.Int()).tag(sync=True)  # (C, H, W) of an image
     pixels = traitlets.Bytes().tag(sync=True)
     shares = traitlets.Bytes().tag(sync=True)  # (networks, B, 1 + N), float32; first what cls gives to itself
 
@@ -63,9 +63,9 @@ class PoolExplorer(Figure):
         models = _networks(models)
         images = tensor("images", images[None] if getattr(images, "ndim", 0) == 3 else images, 4, "(B, C, H, W)")
         B, C, H, W = images.shape
-        names = [f"picture {n}" for n in range(B)] if names is None else [str(name) for name in names]
+        names = [f"image {n}" for n in range(B)] if names is None else [str(name) for name in names]
         if not B or len(names) != B:
-            raise ValueError(f"names has {len(names)} for {B} images: give each picture one, and at least one picture")
+            raise ValueError(f"names has {len(names)} for {B} images: give each image one, and at least one image")
         first = next(iter(models.values()))
         K = first.config.num_classes
         classes = [f"class {k}" for k in range(K)] if classes is None else [str(name) for name in classes]
@@ -90,7 +90,7 @@ class PoolExplorer(Figure):
         )
 
     def weights(self) -> Tensor:
-        """Return how much each patch of the picture that is shown counts: (networks, N)."""
+        """Return the weight of each patch of the image that is shown: (networks, N)."""
         shares = torch.frombuffer(bytearray(self.shares), dtype=torch.float32)
         return shares.reshape(len(self.pools), len(self.names), -1)[:, self.picture, 1:]
 
@@ -147,7 +147,7 @@ def _networks(models: Mapping[str, ViT]) -> dict[str, ViT]:
 
 @torch.no_grad()
 def _read(model: ViT, images: Tensor, normalize: Callable[[Tensor], Tensor] | None) -> tuple[Tensor, Tensor]:
-    """Run a network: how much each token counts, the cls token first (B, 1 + N), and the logits (B, K)."""
+    """Run a network: the weight of each token, the cls token first (B, 1 + N), and the logits (B, K)."""
     pixels = images if images.is_floating_point() else images.float() / 255
     device, training = next(model.parameters()).device, model.training
     model.eval()
