@@ -388,33 +388,52 @@ QUIZZES = {
                     "it never does."
                 ),
                 "Before training, no gradient reaches the first blocks.": (
-                    "In a fresh stack, block 1 gets a larger gradient than block 36 in four of five seeds. It is gone "
-                    "after training, not before; see “What fails: all images become one vector”."
+                    "In a fresh stack, block 1 gets a larger gradient than block 36 in four of five seeds; see “The "
+                    "usual suspect: gradients”. The gradient is lost later, with the collapse."
                 ),
                 "Only the warm-up was missing: with it, the stacks learn.": (
-                    "At 36 blocks the warm-up postpones the failure and does not prevent it: with it, three of five "
-                    "runs have collapsed by the end. See “What fails: all images become one vector”."
+                    "At 36 blocks the warm-up delays the failure and does not prevent it: with it, three of five "
+                    "runs have collapsed by the end. See “First remedy: a warm-up”."
                 ),
             },
             right="All images get nearly the same vector, so the head has nothing to tell apart.",
         ),
         Question(
-            "A fresh stack of 32 pre-norm blocks. By what share do its blocks change their tokens?",
+            "All branches of 6 post-norm blocks push all images the same way, and a quarter of the distance between "
+            "two images is left. With 24 such blocks, how much is left?",
+            {
+                "A sixteenth: four times as many blocks leave a quarter of what 6 blocks left.": (
+                    "Each group of 6 blocks leaves a quarter of what reaches it, and there are four groups in a row; "
+                    "see “Where do the images merge?”."
+                ),
+                "1/256: a quarter of a quarter of a quarter of a quarter.": (
+                    "Post-norm divides after every sum, so depth is an exponent. In pre-norm the distance stays, and "
+                    "only the final norm divides, once."
+                ),
+                "A quarter: the norms keep the size of the tokens at 1.": (
+                    "They do, and that is the trouble. The push takes room, and what differs between the images "
+                    "has to shrink for it; see “Where do the images merge?”."
+                ),
+            },
+            right="1/256: a quarter of a quarter of a quarter of a quarter.",
+        ),
+        Question(
+            "A fresh stack of 36 pre-norm blocks. By what share do its blocks change their tokens?",
             {
                 "All by the same share, because every branch reads normalised tokens.": (
-                    "That is why the branches add about equally much. But they add it to a stream that has grown on "
-                    "its way; see “The stream grows, so it ends in a norm”."
+                    "That is why the branches add about equally much. But they add it to a residual stream that has "
+                    "grown on its way; see “What pre-norm pays: the stream grows”."
                 ),
-                "Late blocks by more, because the stream is larger there.": (
-                    "The size of the stream does not reach a branch, which reads normalised tokens. The same addition "
-                    "to a larger stream is a smaller share; see “The stream grows, so it ends in a norm”."
+                "Late blocks by more, because the residual stream is larger there.": (
+                    "The size of the residual stream does not reach a branch, which reads normalised tokens. The same "
+                    "addition to a larger stream is a smaller share; see “What pre-norm pays: the stream grows”."
                 ),
-                "Late blocks by less, because they add to a stream that has grown.": (
+                "Late blocks by less, because they add to a residual stream that has grown.": (
                     "In a pre-norm stack every branch adds and nothing divides, so what an early block adds weighs "
                     "more than what a late one adds."
                 ),
             },
-            right="Late blocks by less, because they add to a stream that has grown.",
+            right="Late blocks by less, because they add to a residual stream that has grown.",
         ),
     ],
     "07": [
