@@ -24,7 +24,7 @@ def run() -> dict:
     chapters = [
         ROOT / "book" / "index.ipynb",
         *sorted((ROOT / "book").glob("[0-9]*.ipynb")),
-        ROOT / "book" / "jax.ipynb",
+        *(ROOT / "book" / f"{name}.ipynb" for name in ("jax", "measurements")),
     ]
     return {way: {path.stem: seconds(path, fast) for path in chapters} for way, fast in (("full", ""), ("fast", "1"))}
 

@@ -14,7 +14,7 @@ import nbformat
 import pytest
 import torch
 
-from vitnb import ViTConfig, data, drawings
+from vitnb import ViT, ViTConfig, data, drawings
 from vitnb.drawings import _palette
 
 STORED = Path(__file__).resolve().parents[1] / "book" / "assets" / "drawings"  # for pages that run no cell
@@ -35,6 +35,7 @@ ALL = {
     "cls_way": drawings.cls_way,
     "training_loop": drawings.training_loop,
     "whole_model": drawings.whole_model,
+    "whole_model of ViT-B/16": partial(drawings.whole_model, "vit", ViTConfig.vit_b_16()),
     **{f"whole_model {part}": partial(drawings.whole_model, part) for part in drawings.PARTS},
 }
 
@@ -198,6 +199,19 @@ def test_you_are_here_once_and_only_if_asked():
     assert numbers(drawings.whole_model("heads")).count("you are here") == 1
     with pytest.raises(ValueError, match="here must be one of 'patchify'"):
         drawings.whole_model("03-attention")
+
+
+def test_the_map_with_numbers_has_those_of_the_model():
+    config = ViTConfig((20, 28), 4, 2, num_classes=7, embed_dim=24, depth=5, num_heads=3)
+    drawn = drawings.whole_model(config=config)
+    said = numbers(drawn)
+    with torch.no_grad():
+        shapes = ViT(config).forward_intermediates(torch.zeros(1, 2, 20, 28))
+    for name in ("patches", "embedded", "pooled", "logits"):
+        shape = ", ".join(["B", *map(str, shapes[name].shape[1:])])
+        assert f"({shape})" in said and f"({shape})" in drawn.alt
+    assert "(B, 2, 20, 28)" in said and "(B, 35, 32)" in said and "× 5" in said and "× 3" in said
+    assert not any(letter in said for letter in ("(B, T, D)", "(B, N, D)", "× L", "× h"))
 
 
 @pytest.mark.parametrize(

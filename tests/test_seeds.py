@@ -478,8 +478,8 @@ TRAINING, RECIPES = "09-training", "10-recipes"
 
 # What the figure of the architecture shows: an image in patches, cls in front, n blocks, the answer from cls.
 ARCHITECTURE = [
-    cell(f"{VIT}:whole-model", r"model_diagram"),
-    importable("vitnb.plots.model_diagram"),
+    cell(f"{VIT}:whole-model", r"whole_model\(.*B16\)"),
+    importable("vitnb.drawings.whole_model"),
     cell(f"{VIT}:cef4ef57", r"patch_grid.*embedded.*block_12.*logits"),
     cell(f"{VIT}:16c009b3", r"Linear Projection of Flattened Patches.*Transformer Encoder.*MLP Head"),
 ]
@@ -561,7 +561,7 @@ SEEDS = {
     "1 pre-norm against post-norm": [*PRE_NORM, *POST_NORM, source("xiong2020layer", DEPTH), result("norms", "arms")],
     "1 class ViTBlock, PyTorch": PRE_NORM,
     "1 class ViTBlock, JAX": [cell("jax:model-blocks", r"class PreNormBlock.*self\.norm1\(x\)")],
-    "1 run of ViTBlock: the shape stays": [cell(f"{VIT}:3563446d", r"forward_intermediates")],
+    "1 run of ViTBlock: the shape stays": [cell(f"{VIT}:16c009b3", r"forward_intermediates")],
     "1 class ViT, PyTorch": WHOLE,
     "1 class ViT, JAX": [
         cell("jax:model-vit", r"class ViT\(nnx\.Module\)"),
@@ -617,8 +617,10 @@ SEEDS = {
     "3 four equations": [
         cell(f"{VIT}:b1448bb5", r"\\tag\{P1\}.*\\tag\{P2\}.*\\tag\{P3\}.*\\tag\{P4\}"),
         cell(f"{VIT}:e8c172f0", r"torch\.cat\(\[cls, x_p @ E \+ b\], dim=1\) \+ E_pos"),
-        cell(f"{VIT}:608c68bc", r"MSA\(LN1\(z\)\) \+ z.*MLP\(LN2\(z\)\) \+ z"),
-        cell(f"{VIT}:cd0e7e72", r"LN\(z\[:, 0\]\).*allclose\(logits, model\(images\)"),
+        cell(
+            f"{VIT}:608c68bc",
+            r"MSA\(LN1\(z\)\) \+ z.*MLP\(LN2\(z\)\) \+ z.*LN\(z\[:, 0\]\).*allclose\(head\(y\), ours\(images\)",
+        ),
     ],
     "3 table 1": [
         importable("vitnb.ViTConfig"),
@@ -626,7 +628,8 @@ SEEDS = {
         cell(f"{VIT}:eb9325f1", r"held"),
     ],
     "3 shapes: (B, 768, 14, 14), (B, 768, 196), (B, 196, 768)": [
-        cell(f"{VIT}:whole-model", r"768, 14, 14.*768, 196.*196, 768.*197, 768.*1000")
+        cell(f"{VIT}:walk-patches", r"768, 14, 14.*768, 196.*196, 768"),
+        cell(f"{VIT}:walk-tokens", r"197, 768"),
     ],
     "3 class Pachify": PATCH_EMBEDDING,
     "3 run of Pachify": [cell(f"{VIT}:16c009b3", r"patches")],
@@ -636,16 +639,16 @@ SEEDS = {
         cell(f"{POOLING}:2fbae8f1", r"class MadeInForward.*def prepend.*nn\.Parameter"),
     ],
     "3 class Embedded_Patches: two linear maps are one": [cell(f"{VIT}:33bada8d", r"linear\.weight @ conv\.weight")],
-    "3 run of Embedded_Patches: (1, 197, 768)": [cell(f"{VIT}:whole-model", r"197, 768")],
+    "3 run of Embedded_Patches: (1, 197, 768)": [cell(f"{VIT}:walk-tokens", r"197, 768")],
     "3 class Transformer_Encoder_Block": [
         *PRE_NORM,
         cell(f"{BLOCKS}:1677b2d3", r"class NormaliseThenAdd"),
         cell(f"{BLOCKS}:block-shifted", r"PostNormBlock"),
         cell(f"{BLOCKS}:aba28ddd", r"nn\.TransformerEncoderLayer"),
     ],
-    "3 class ViT": [*WHOLE, cell(f"{VIT}:840acbb1", r"def on_paper")],
+    "3 class ViT": [*WHOLE, cell(f"{VIT}:5000da83", r"def on_paper")],
     "3 run of ViT: (1, 1000)": [cell(f"{VIT}:16c009b3", r"logits")],
-    "3 run: probabilities sum to 1": [cell(f"{VIT}:sums-to-one-blind", r"class Blind.*softmax\(1\).*q\.sum\(1\)")],
+    "3 run: probabilities sum to 1": [cell(f"{VIT}:promises", r"class Blind.*softmax\(1\).*q\.sum\(1\)")],
     # a learner's reshape and linear
     "4 figure: the architecture": ARCHITECTURE,
     "4 figure: reshape and linear, or a convolution": [
@@ -653,20 +656,20 @@ SEEDS = {
         cell(f"{PATCHES}:fb188aaa", r"by_conv = grid\.flatten\(2\)\.transpose\(1, 2\)"),
     ],
     "4 class Patch_conv": PATCH_EMBEDDING,
-    "4 run of Patch_conv": [cell(f"{VIT}:whole-model", r"196, 768")],
+    "4 run of Patch_conv": [cell(f"{VIT}:walk-patches", r"196, 768")],
     "4 class Position_Embedding": [*CLS, *TABLE, cell(f"{POOLING}:edcd0900", r"class LastReadFirst")],
-    "4 run of Position_Embedding": [cell(f"{VIT}:whole-model", r"197, 768")],
+    "4 run of Position_Embedding": [cell(f"{VIT}:walk-tokens", r"197, 768")],
     "4 class Transformer_Block": PRE_NORM,
-    "4 run of Transformer_Block": [cell(f"{VIT}:3563446d", r"forward_intermediates")],
+    "4 run of Transformer_Block": [cell(f"{VIT}:16c009b3", r"forward_intermediates")],
     "4 class Transformer: a stack of blocks": [cell(f"{VIT}:3918a267", r"nn\.ModuleList.*for _ in range\(c\.depth\)")],
     "4 question: why does return transformer(X) fail?": [
         cell(f"{VIT}:calls-itself", r"return transformer\(X\).*RecursionError"),
-        cell(f"{VIT}:calls-its-part", r"return self\.transformer\(X\)"),
+        cell(f"{VIT}:names-outside", r"return self\.transformer\(X\)"),
     ],
-    "4 run of Transformer": [cell(f"{VIT}:calls-its-part", r"mended\(tokens\)")],
-    "4 print(transformer)": [cell(f"{VIT}:print-model-blind", r"str\(other\)\.replace.*== str\(ours\)")],
+    "4 run of Transformer": [cell(f"{VIT}:names-outside", r"mended\(tokens\)")],
+    "4 print(transformer)": [cell(f"{VIT}:promises", r"str\(other\)\.replace.*== str\(ours\)")],
     "4 run: the cls row, (2, 768)": [cell(f"{POOLING}:c719d674", r"x\[:, 0\], x\[:1, 0\]")],
-    "4 class Vit": [*WHOLE, cell(f"{VIT}:borrowed", r"class Borrowing.*NameError")],
+    "4 class Vit": [*WHOLE, exercise("8.5", r"return mlphead\(X\)")],
 }
 
 MISTAKES = {
@@ -699,11 +702,8 @@ MISTAKES = {
     "1: SAME padding": [cell("jax:same", r"SAME")],
     "1: positions of 0.01 against 1": [cell("jax:positions", r"torch\.randn.*initializers\.normal")],
     "1: a check that is fed zeros": [cell(f"{PATCHES}:a3d5fb81", r"scrambled")],
-    "1: where dropout acts is not said": [cell(f"{VIT}:99f5e2b1", r"1 \+ 12 \* 3")],
-    "3: attention over the batch": [
-        cell(f"{HEADS}:2dac5ade", r"class Crossed"),
-        cell(f"{VIT}:3659bf76", r"class BatchForSequence"),
-    ],
+    "1: where dropout acts is not said": [cell(f"{VIT}:promises", r"1 \+ 12 \* 3")],
+    "3: attention over the batch": [cell(f"{HEADS}:2dac5ade", r"class Crossed")],
     "3: parameters made in forward": [cell(f"{POOLING}:9ba12eca", r"MadeInForward")],
     "3: one token for each place in the batch": [cell(f"{POOLING}:0535de55", r"per_place")],
     "3: softmax in the model": [exercise("9.2", r"softmax"), cell(f"{TRAINING}:483b153b", r"floor")],
@@ -713,7 +713,7 @@ MISTAKES = {
     "3: a batch of one": [cell(f"{HEADS}:batch-of-one-test", r"for n in \(1, 2\)")],
     "4: cls last, read first": [cell(f"{POOLING}:dd5ba04c", r"LastReadFirst")],
     "4: names from outside": [cell(f"{VIT}:names-outside", r"def taken_from_outside"), exercise("8.5", r"name")],
-    "4: no token selected": [cell(f"{VIT}:no-token-test", r"def gives_one_vector_an_image")],
+    "4: no token selected": [cell(f"{VIT}:promises", r"def gives_one_vector_an_image")],
     "4: no bias in any map": [cell(f"{HEADS}:proj-bias-count", r"4 \* 512\*\*2")],
     "4: no last norm": [cell(f"{DEPTH}:b9c8e26d", r"\.norm\)")],
     "4: masks that images do not need": [cell(f"{ATTENTION}:mask-code", r"valid.*masked_fill.*softmax")],

@@ -503,12 +503,12 @@ QUIZZES = {
                 ),
                 "Fewer parameters and less work: larger patches make a smaller model.": (
                     "Only the work shrinks, with the tokens. Each kernel of the projection has four times as many "
-                    "weights, and the shorter position table does not make up for it: 1.7 million more in “Predict, "
-                    "then run: one change at a time”."
+                    "weights, and the shorter position table does not make up for it: 1.7 million more in “Large, or "
+                    "slow?”."
                 ),
                 "The same parameters and less work: no weight depends on the tokens.": (
                     "That is true of the blocks. The projection depends on the patch and the position table on the "
-                    "number of tokens; see “Table 1, parameter for parameter”."
+                    "number of tokens; see “Table 1, parameter by parameter”."
                 ),
             },
             right="More parameters and less work.",
@@ -517,15 +517,15 @@ QUIZZES = {
             "Your ViT-B/16 has 86,567,656 parameters, exactly as many as torchvision's. What does that prove?",
             {
                 "That the two are the same model.": (
-                    "With twice the heads the count would be the same, and the model another one; see “Predict, then "
-                    "run: one change at a time”."
+                    "With twice the heads the count would be the same, and the model another one; see “Large, or "
+                    "slow?”."
                 ),
                 "That every part has the right size.": (
-                    "Two mistakes can cancel in a sum, so compare term by term, as “Table 1, parameter for parameter” "
+                    "Two mistakes can cancel in a sum, so compare term by term, as “Table 1, parameter by parameter” "
                     "does."
                 ),
                 "Little, while another count would have proved them different.": (
-                    "Equal counts are necessary and not enough. An unequal one is proof, and “A layer too many” "
+                    "Equal counts are necessary and not enough. An unequal one is proof, and “One layer too many” "
                     "reads off the difference which part is wrong."
                 ),
             },
@@ -540,8 +540,8 @@ QUIZZES = {
                     "are swapped, the same message appears, and the logits are wrong."
                 ),
                 "The probabilities for an image sum to 1.": (
-                    "A softmax cannot do otherwise. In “What a model must promise” a model that never looks at its "
-                    "images passes this test."
+                    "A softmax cannot do otherwise. In “Optional: four tests that shapes do not replace” a model that "
+                    "ignores its images passes this test."
                 ),
                 "Both freshly built models give the same logits.": (
                     "torchvision starts its head at zero, and behind such a head any model gives these logits: "

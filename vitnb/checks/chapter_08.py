@@ -1,4 +1,4 @@
-"""Exercises of chapter 8: counting, renaming, assembling, growing and auditing a whole ViT."""
+"""Exercises of chapter 8: counting, assembling, growing and auditing a whole ViT."""
 
 import random
 from collections.abc import Callable
@@ -9,14 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torchvision.models import VisionTransformer
 
 from vitnb import clinic
-from vitnb.checks.engine import Wrong, call, close, described, exercise, fresh, number
-from vitnb.checks.kinds import compute, judge, loaded
+from vitnb.blocks import PreNormBlock
+from vitnb.checks.engine import NotDone, Raised, Wrong, call, close, described, exercise, fresh, number, tensor_like
+from vitnb.checks.kinds import judge, loaded
 from vitnb.clinic.pool import FrozenEmbedding, SoftmaxInside
 from vitnb.vit import ViT, ViTConfig, count_parameters
-from vitnb.weights import from_torchvision
 
 
 def _offs(c: ViTConfig) -> dict[str, float]:
@@ -43,7 +42,7 @@ def _offs(c: ViTConfig) -> dict[str, float]:
         "Your MLP has one unit more in each block: round() its size, not always up.": L * (2 * D + 1),
         "One vector of width D too many: does this model have a cls token, and a row for it?": D,
         "Two vectors too many: does this model have a cls token, and a row for it?": 2 * D,
-        "This model has no table of positions to learn.": places * D,
+        "This model has no position table to learn.": places * D,
         "This model has no bias for queries, keys and values.": 3 * L * D,
     }
 
@@ -56,8 +55,8 @@ MISCOUNTS: dict[str, Callable[[ViTConfig], float]] = {
 @exercise(
     "8.1",
     "my_count(config)",
-    "Which parts of the formula disappear without a cls token, with fixed waves for positions, without a bias for q, k "
-    "and v? Each change touches one or two terms.",
+    "Which parts of the formula disappear without a cls token, with fixed sine waves for positions, without a bias for "
+    "q, k and v? Each change touches one or two terms.",
     "A failing verdict says by how many numbers you are off. Divide that by the width, by the width squared, by the "
     "depth: which part has just this size?",
     MISCOUNTS,
@@ -95,7 +94,7 @@ def _configs() -> dict[str, ViTConfig]:
         "patches of 8 x 8": replace(base, patch_size=8, mlp_ratio=ratio + 0.3 / D),
         "twice the heads": replace(base, num_heads=2 * base.num_heads),
         "mean pooling": replace(base, global_pool="mean"),
-        "fixed waves for positions": replace(base, pos_embed="sincos"),
+        "fixed sine waves for positions": replace(base, pos_embed="sincos"),
         "no positions": replace(base, pos_embed="none", global_pool="mean"),
         "no bias for q, k, v": replace(base, qkv_bias=False),
     }
@@ -111,94 +110,39 @@ def _doubling(p: int) -> int:
     return large - small
 
 
-@exercise(
-    "8.2",
-    "to_ours(name)",
-    "Split the name at its dots and print the pieces. Which piece holds the number of the block, and which pieces have "
-    "another word here?",
-    "in_proj_weight has no dot where vitnb has one, and the 3 in mlp.3 counts the GELU and the dropout in between. "
-    "Try your function on block 11 as well as on block 1.",
-)
-def _names(answer: Callable) -> str:
-    theirs = VisionTransformer(16, 8, 12, 2, 12, 20, num_classes=3)
-    _random(theirs)
-    ours = from_torchvision(theirs)
-    state, wanted = ours.state_dict(), theirs.state_dict()
-    names = [name for name in wanted if ".encoder_layer_" in name]
-    found: dict[str, str] = {}
-    for name in names:
-        mine = call(answer, name)
-        if not isinstance(mine, str):
-            raise Wrong(f"Your function returns {described(mine)} for {name}: a name is wanted.")
-        if mine not in state:
-            raise Wrong(f"{name} becomes {mine}: vitnb has no such name. {_name_mistake(name, mine)}".strip())
-        if mine.split(".")[1] != (block := _block(name)):
-            raise Wrong(f"{name} becomes {mine}: it belongs to block {block}, all digits of it.")
-        if mine in found.values():
-            twin = next(n for n, m in found.items() if m == mine)
-            raise Wrong(f"{name} and {twin} both become {mine}: one of them would be lost.")
-        if state[mine].shape != wanted[name].shape:
-            there, here = tuple(wanted[name].shape), tuple(state[mine].shape)
-            raise Wrong(f"{name} has shape {there}, but {mine} has {here}: these are not the same layer.")
-        found[name] = mine
-    rest = {n: t for n, t in state.items() if n not in found.values()}
-    model = ViT(ours.config).eval()
-    model.load_state_dict({**rest, **{mine: wanted[name] for name, mine in found.items()}})
-    images = fresh(2, 3, 16, 16)
-    off = (model(images) - theirs(images)).abs().max().item()
-    if off > 1e-4:
-        odd = next(n for n in names if not torch.equal(state[found[n]], wanted[n]))
-        raise Wrong(
-            f"All names and shapes fit, but the logits are off by {off:.2g}: two layers of one shape have changed "
-            f"places. Look at {odd}, which becomes {found[odd]}."
-        )
-    return f"{len(names)} names of 12 blocks, and the logits are torchvision's."
+class _Assembled(nn.Module):
+    """A model of the exercise's names; forward joins the parts as equations 1 to 4 do, or in another way."""
 
+    def __init__(self, c: ViTConfig, join: Callable):
+        super().__init__()
+        D = c.embed_dim
+        self.patch_embed = nn.Conv2d(c.in_chans, D, c.patch_size, c.patch_size)
+        self.cls_token = nn.Parameter(torch.randn(1, 1, D))
+        self.pos_embed = nn.Parameter(torch.randn(1, 1 + c.num_patches, D))
+        self.blocks = nn.ModuleList(PreNormBlock(D, c.num_heads, c.mlp_ratio) for _ in range(c.depth))
+        self.norm, self.head = nn.LayerNorm(D, eps=1e-6), nn.Linear(D, c.num_classes)
+        self.join = join
 
-def _block(name: str) -> str:
-    return name.split("encoder_layer_")[1].split(".")[0]
-
-
-def _name_mistake(name: str, mine: str) -> str:
-    if not mine.startswith(f"blocks.{_block(name)}."):
-        return "Here the names of a block begin with blocks., then comes its number and a dot."
-    if "in_proj" in name and mine.endswith(("qkvweight", "qkvbias", "qkv_weight", "qkv_bias")):
-        return "A dot is missing between the layer and its weight or bias."
-    pieces = [p for p in ("self_attention", "in_proj", "out_proj", "ln_", "mlp.0", "mlp.3") if p in mine]
-    return f"Its piece {pieces[0]} is still torchvision's." if pieces else ""
-
-
-def _parts(depth: int) -> tuple:
-    """Images, and the parts of a model of so many blocks."""
-    model = ViT(ViTConfig((20, 12), 4, 2, 7, 24, depth, 3)).eval()
-    _random(model)
-    parts = model.patch_embed, model.pool.token, model.positions.table, model.blocks, model.norm, model.head
-    return fresh(3, 2, 20, 12), *parts
+    def forward(self, images: Tensor) -> Tensor:
+        return self.join(self, images)
 
 
 def _assemble(
+    cut: Callable = lambda grid: grid.flatten(2).mT,
     join: Callable = lambda cls, x: torch.cat([cls, x], 1),
     add: Callable = torch.add,
     order: Callable = lambda blocks: blocks,
     last: Callable = lambda norm, x: norm(x),
     read: Callable = lambda x: x[:, 0],
-) -> Callable[..., Tensor]:
-    """Equations 1 to 4, or something else in one place."""
+) -> Callable[[nn.Module, Tensor], Tensor]:
+    """Equations 1 to 4 with the parts of a model, or something else in one place."""
 
-    def forward(
-        images: Tensor,
-        patch_embed: nn.Module,
-        token: Tensor,
-        table: Tensor,
-        blocks: nn.ModuleList,
-        norm: nn.Module,
-        head: nn.Module,
-    ) -> Tensor:
-        x = patch_embed(images)
-        x = add(join(token.expand(len(x), -1, -1), x), table)
-        for block in order(blocks):
+    def forward(model: nn.Module, images: Tensor) -> Tensor:
+        x = cut(model.patch_embed(images))
+        x = add(join(model.cls_token.expand(len(x), -1, -1), x), model.pos_embed)
+        for block in order(model.blocks):
             x = block(x)
-        return head(read(last(norm, x)))
+        return model.head(read(last(model.norm, x)))
 
     return forward
 
@@ -211,55 +155,128 @@ def _cls_without_place(x: Tensor, table: Tensor) -> Tensor:
     return torch.cat([x[:, :1], x[:, 1:] + table[:, 1:]], 1)
 
 
-def _one_row_a_token(result: Any, wanted: Tensor, *_: Any) -> None:
-    if isinstance(result, Tensor) and result.shape == (*wanted.shape[:1], 16, wanted.shape[1]):
-        raise Wrong(f"Your logits have shape {tuple(result.shape)}, one row a token: read token 0 alone.")
-
-
-compute(
-    "8.3",
-    "my_forward(images, patch_embed, cls_token, pos_embed, blocks, norm, head)",
-    "Follow equations 1 to 4 one after the other and print the shape after each step. Which place in the sequence "
-    "belongs to the cls token?",
-    "There is one cls token and a whole batch of pictures: expand it before you join. The position table has a row for "
-    "it, so joining comes before adding.",
-    cases=lambda: map(_parts, (3, 1)),
-    reference=_assemble(),
-    before=_one_row_a_token,
-    mistakes={
-        "That is the softmax of the logits: the model returns scores.": lambda *parts: _assemble()(*parts).softmax(1),
-        "The cls token joins at the end and you read place 0: the corner of the picture.": _assemble(_cls_last),
-        "The cls token joins at the end: then it gets the last patch's position, and each patch its neighbour's.": (
-            _assemble(_cls_last, read=lambda x: x[:, -1])
-        ),
-        "You read the last token: that is a patch.": _assemble(read=lambda x: x[:, -1]),
-        "The positions are missing.": _assemble(add=lambda x, table: x),
-        "The positions are added to the patches before the cls token joins: it has a row in the table, too.": (
-            _assemble(add=_cls_without_place)
-        ),
-        "You average the tokens; this model reads its cls token.": _assemble(read=lambda x: x.mean(1)),
-        "The last norm is missing.": _assemble(last=lambda norm, x: x),
-        "The blocks are missing.": _assemble(order=lambda blocks: []),
-        "Only the first block runs.": _assemble(order=lambda blocks: blocks[:1]),
-        "The last block runs alone: does every block get the result of the one before?": (
-            _assemble(order=lambda blocks: blocks[-1:])
-        ),
-        "The blocks run in reverse order.": _assemble(order=reversed),
-    },
-    otherwise=lambda result, wanted, *_: (
-        f"Your logits are off by up to {(result - wanted).abs().max():.2g}. Compare step by step with equations 1 to 4."
+ASSEMBLED: dict[str, Callable[[nn.Module, Tensor], Tensor]] = {
+    "Your model returns the softmax of the logits: it must return the logits themselves.": (
+        lambda model, images: _assemble()(model, images).softmax(1)
     ),
-    right="the logits of 2 random ViTs to 1e-5, with 3 blocks and with 1.",
+    "Your tokens are cut across the features: (B, D, rows, columns) becomes (B, N, D) by flattening the two last axes "
+    "and swapping the axes of features and patches; reshape alone keeps the order in memory.": _assemble(
+        lambda grid: grid.reshape(len(grid), -1, grid.shape[1])
+    ),
+    "Your patches run column by column: flatten the grid row by row.": _assemble(lambda grid: grid.mT.flatten(2).mT),
+    "The cls token joins at the end and you read place 0, which is the first patch.": _assemble(join=_cls_last),
+    "The cls token joins at the end: then it gets the last patch's position, and each patch its neighbour's.": (
+        _assemble(join=_cls_last, read=lambda x: x[:, -1])
+    ),
+    "You read the last token: that is a patch.": _assemble(read=lambda x: x[:, -1]),
+    "The positions are missing.": _assemble(add=lambda x, table: x),
+    "The positions are added to the patches before the cls token joins: it has a row in the table, too.": (
+        _assemble(add=_cls_without_place)
+    ),
+    "You average the tokens; this model reads its cls token.": _assemble(read=lambda x: x.mean(1)),
+    "The last norm is missing.": _assemble(last=lambda norm, x: x),
+    "The blocks are missing from your forward.": _assemble(order=lambda blocks: []),
+    "Only the first block runs.": _assemble(order=lambda blocks: blocks[:1]),
+    "The last block runs alone: does every block get the result of the one before?": (
+        _assemble(order=lambda blocks: blocks[-1:])
+    ),
+    "The blocks run in reverse order.": _assemble(order=reversed),
+}
+
+
+@exercise(
+    "8.3",
+    "MyViT(config)",
+    "Write down equation 1 first, with the shape after each step. Which two of its letters are tables that the model "
+    "learns, and how many rows has each?",
+    "What is learned and no layer is an nn.Parameter. The cls token exists once, a batch has many images, and the "
+    "position table has a row for the cls token as well.",
+    {message: lambda c, join=join: _Assembled(c, join) for message, join in ASSEMBLED.items()},
 )
+def _my_vit(answer: Callable) -> str:
+    for depth in (3, 1):
+        config = ViTConfig((20, 12), 4, 2, 7, 24, depth, 3, mlp_ratio=2.5)
+        model = call(answer, config)
+        if not isinstance(model, nn.Module):
+            raise Wrong(f"Your class makes {described(model)}: an nn.Module is wanted.")
+        if not vars(model)["_parameters"] and not vars(model)["_modules"] and not hasattr(model, "blocks"):
+            raise NotDone
+        _has_parts(model, config)
+        _random(model)
+        images = fresh(3, 2, 20, 12)
+        result = _logits(model, images)
+        with torch.no_grad():
+            wanted = _assemble()(model, images)
+            if isinstance(result, Tensor) and result.shape == (len(images), 16, config.num_classes):
+                raise Wrong(f"Your logits have shape {tuple(result.shape)}, one row a token: read token 0 alone.")
+            result = tensor_like(result, wanted)
+            if close(result, wanted, 1e-4):
+                continue
+            for message, join in ASSEMBLED.items():
+                if close(result, join(model, images), 1e-4):
+                    raise Wrong(message)
+        raise Wrong(
+            f"Your logits are off by up to {(result - wanted).abs().max():.2g}. Compare step by step with equations 1 "
+            "to 4."
+        )
+    return "all parts are there, and with random weights the logits are those of equations 1 to 4, for 3 blocks and 1."
+
+
+def _logits(model: nn.Module, images: Tensor) -> Any:
+    try:
+        return call(model, images)
+    except Raised as raised:
+        if "Sizes of tensors must match" not in str(raised):
+            raise
+        raise Wrong(
+            f"{raised} There is one cls token and a batch of {len(images)} images: give each image its copy before "
+            "you join, with expand()."
+        ) from None
+
+
+def _has_parts(model: nn.Module, c: ViTConfig) -> None:
+    """Raise Wrong unless the parts have the names, kinds and sizes that the exercise asks for."""
+    D, T = c.embed_dim, 1 + c.num_patches
+    wanted = dict(patch_embed=nn.Conv2d, norm=nn.LayerNorm, head=nn.Linear, cls_token=Tensor, pos_embed=Tensor)
+    for name, kind in (wanted | {"blocks": object}).items():
+        part = getattr(model, name, None)
+        if not isinstance(part, kind) or part is None:
+            found = "there is none" if part is None else f"yours is {described(part)}"
+            raise Wrong(f"A part named {name} is wanted{'' if kind is object else ', ' + kind.__name__}: {found}.")
+    if not isinstance(model.blocks, nn.Module):
+        raise Wrong(
+            "Your blocks stand in a Python list, so they are not registered: parameters() leaves them out and no "
+            "optimizer would train them. Use nn.ModuleList."
+        )
+    for name, rows in (("cls_token", 1), ("pos_embed", T)):
+        table = getattr(model, name)
+        if not isinstance(table, nn.Parameter):
+            raise Wrong(f"{name} is a plain tensor, so it is in no list of parameters: make it an nn.Parameter.")
+        if tuple(table.shape) != (1, rows, D):
+            more = " The cls token needs a position, too." if table.shape[-2:] == (T - 1, D) else ""
+            raise Wrong(f"{name} has shape {tuple(table.shape)}: (1, {rows}, {D}) is wanted.{more}")
+    others = [block for block in model.blocks if not isinstance(block, PreNormBlock)]
+    if others or len(model.blocks) != c.depth:
+        found = described(others[0]) if others else f"{len(model.blocks)} of them"
+        raise Wrong(f"blocks holds {found}: {c.depth} modules of the class PreNormBlock are wanted.")
+    if (heads := model.blocks[0].attention.num_heads) != c.num_heads:
+        raise Wrong(f"Your blocks have {heads} heads, the config says num_heads = {c.num_heads}.")
+    if (eps := model.norm.eps) != 1e-6:
+        raise Wrong(f"Your last norm has eps = {eps:g}: 1e-6 is wanted, as in the blocks and in the paper's code.")
+    if (held := count_parameters(model)) != (right := _counted(c)):
+        raise Wrong(
+            f"Your model has {held:,} parameters, {right:,} are wanted. Do the blocks share weights, do their MLPs "
+            "have the width that mlp_ratio says, and has the head one output a class?"
+        )
 
 
 @exercise(
     "8.4",
     "deeper(model)",
-    "Each block adds something to the stream, twice. When does a sum stay as it is? Find the layers whose output is "
-    "what gets added.",
+    "Each block adds something to the residual stream, twice. When does a sum stay as it is? Find the layers whose "
+    "output is what gets added.",
     "dataclasses.replace makes the config of a deeper model. Load the old weights into it, strict=False; only the last "
-    "block is new, and only the last layer of each of its branches must be silent.",
+    "block is new, and only the last layer of each of its branches must give zeros.",
 )
 def _deeper(answer: Callable) -> str:
     for depth in (2, 4):
@@ -270,10 +287,13 @@ def _deeper(answer: Callable) -> str:
         if not isinstance(grown, ViT):
             raise Wrong(f"Your function returns {described(grown)}: a ViT is wanted.")
         wanted = replace(model.config, depth=depth + 1)
-        if len(grown.blocks) != depth + 1 or grown.config.depth != depth + 1:
+        if (blocks := len(grown.blocks)) != depth + 1:
+            raise Wrong(f"A model of {depth} blocks becomes one of {blocks} blocks: {depth + 1} are wanted.")
+        if grown.config.depth != depth + 1:
             raise Wrong(
-                f"A model of {depth} blocks becomes one of {len(grown.blocks)} with config.depth = "
-                f"{grown.config.depth}: {depth + 1} are wanted, all else as before."
+                f"Your new model has {blocks} blocks, as wanted, but its config still says depth = "
+                f"{grown.config.depth}, so whoever saves and loads it gets another model. Build it from a config of "
+                f"depth {blocks}, and copy the weights."
             )
         for name, value in wanted.to_dict().items():
             if (other := getattr(grown.config, name)) != value:
@@ -318,10 +338,10 @@ def _deeper_mistake(grown: ViT, model: ViT, images: Tensor, logits: Tensor) -> s
     new = unknown[0]
     silent = [not part.weight.any() for part in (new.attention.proj, new.mlp.fc2)]
     if all(silent):
-        return f"{off} The last layers of the new block have a bias, which is added as well."
+        return f"{off} The last layers of the new block have a bias, which is added as well: zero it, too."
     if any(silent):
-        return f"{off} One branch of the new block is silent: a block has two."
-    return f"{off} The new block still adds something to the stream."
+        return f"{off} One branch of the new block adds zero, the other does not: a block has two."
+    return f"{off} The new block still adds something to the residual stream."
 
 
 def _same_weights(a: nn.Module, b: nn.Module) -> bool:
@@ -337,7 +357,7 @@ def _must_learn(grown: ViT, logits: Tensor) -> None:
             if not any(n in moving for n in names if n.endswith("weight")):
                 raise Wrong(
                     f"The logits are right, but block {i} can never learn: no weight of its {branch[0]} gets a "
-                    "gradient. A zero times a zero stays zero; silence one layer of each branch, not all."
+                    "gradient. A zero times a zero stays zero: zero the last layer of each branch, not all of them."
                 )
 
 
@@ -391,7 +411,7 @@ judge(
     "Two questions: does parameters() hold as many numbers as the formula says, and does the model use them all? One "
     "number answers the first; what does loss.backward() leave behind in every parameter that was used?",
     "A parameter that took no part has grad None, or all zeros. Ask every parameter, after a backward pass through "
-    "logits of random pictures; the sum of logits will do.",
+    "logits of random images; the sum of logits will do.",
     right={"the book's": ViT, "by hand": _ByHand, "with torch's blocks": _TorchBlocks},
     # A model that uses all its parameters but cannot learn them is none of these: to change a parameter and to look
     # at the logits is a right test, too.

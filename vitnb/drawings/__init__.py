@@ -15,7 +15,8 @@ mystnb.figure.name.
 The drawings, with what they need:
 
     legend()                        what each colour, edge and mark means
-    whole_model(here=None)          the book's map; here="attention", or another of PARTS, says "you are here"
+    whole_model(here=None)          the book's map; here="attention", or another of PARTS, says "you are here";
+                                    whole_model(config=ViTConfig.vit_b_16()) has the numbers of a model
     patch_to_token()                image -> patch -> vector -> projection -> token
     position_heatmap(table=None)    token + position = sum, as heat maps
     attention(q, k, v, row=1)       q k^T, scaled, softmax, mix of v, with every number

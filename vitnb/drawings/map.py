@@ -5,8 +5,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from vitnb import data
-from vitnb._validate import choice
+from vitnb._validate import choice, pair
 from vitnb.drawings._sheet import Drawing, Place, Sheet
+from vitnb.patches import grid_size
+from vitnb.vit import ViTConfig
 
 # The parts of the map, by the chapter that builds them: the name behind the number of its file.
 PARTS = {
@@ -21,17 +23,20 @@ PARTS = {
 }
 
 
-def whole_model(here: str | None = None) -> Drawing:
+def whole_model(here: str | None = None, config: ViTConfig | None = None) -> Drawing:
     """Draw the Vision Transformer from image to logits, each part a link to its chapter: the book's map.
 
     here is one of the parts, by its chapter's name without the number
     ("attention", "pre-norm-post-norm"): it gets a frame, "you are here".
+    config, of a model that reads its cls token, puts its numbers in the place
+    of the letters; only B stays.
 
     Raises: ValueError for a part that the map does not have.
     Source: after figure 1 of Dosovitskiy et al. 2021.
     """
     if here is not None:
         choice("here", here, PARTS)
+    sizes = {} if config is None else _sizes(config)
     alt = (
         "The Vision Transformer, read from top to bottom. An image of a boot is cut into patches, "
         "and a linear projection "
@@ -41,14 +46,44 @@ def whole_model(here: str | None = None) -> Drawing:
         "norm and MLP. After a last norm the cls token alone goes through the head, which gives one logit a class; the "
         "largest belongs to the ankle boot." + (f" You are here: {PARTS[here]}." if here else "")
     )
-    return Drawing(alt, partial(_whole_model, here))
+    if sizes:
+        steps = ("(B, C, H, W)", "(B, N, C·p·p)", "(B, N, D)", "(B, T, D)", "(B, D)", "(B, K)")
+        names = (
+            "images",
+            "patches",
+            "projected",
+            "with cls token and positions, and after each block",
+            "read",
+            "logits",
+        )
+        alt += " The shapes: " + "; ".join(
+            f"{name} {_shape(step, sizes)}" for name, step in zip(names, steps, strict=True)
+        )
+        alt += f". There are {sizes['L']} blocks with {sizes['h']} heads each."
+    return Drawing(alt, partial(_whole_model, here, sizes))
+
+
+def _sizes(c: ViTConfig) -> dict[str, str]:
+    """The letters of the drawing and the numbers of a model."""
+    (height, width), (p, q) = pair("img_size", c.img_size), pair("patch_size", c.patch_size)
+    rows, columns = grid_size(c.img_size, c.patch_size)
+    N = rows * columns
+    numbers = dict(C=c.in_chans, H=height, W=width, N=N, T=N + 1, D=c.embed_dim, K=c.num_classes, L=c.depth)
+    return {k: str(v) for k, v in numbers.items()} | {"C·p·p": str(c.in_chans * p * q), "h": str(c.num_heads)}
+
+
+def _shape(letters: str, sizes: dict[str, str]) -> str:
+    return "(" + ", ".join(sizes.get(letter, letter) for letter in letters[1:-1].split(", ")) + ")"
 
 
 class _Map:
     """The sheet, and where each part stands on it."""
 
-    def __init__(self, sheet: Sheet):
-        self.sheet, self.places = sheet, {}
+    def __init__(self, sheet: Sheet, sizes: dict[str, str]):
+        self.sheet, self.places, self.sizes = sheet, {}, sizes
+
+    def shape(self, letters: str) -> str:
+        return _shape(letters, self.sizes)
 
     @contextmanager
     def part(self, chapter: str, place: Place) -> Iterator[None]:
@@ -68,9 +103,9 @@ class _Map:
         self.sheet.text(tag.cx, tag.cy, "you are here", "paper", 11.5, weight=700)
 
 
-def _whole_model(here: str | None, wide: bool) -> Sheet:
+def _whole_model(here: str | None, sizes: dict[str, str], wide: bool) -> Sheet:
     sheet = Sheet(720 if wide else 344, 0)
-    chart = _Map(sheet)
+    chart = _Map(sheet, sizes)
     cx, size = (186, 12) if wide else (172, 11)
     bottom, block = _spine(chart, cx, size)
     if wide:
@@ -95,18 +130,18 @@ def _spine(chart: _Map, cx: float, size: float) -> tuple[float, Place]:
     sheet, boot = chart.sheet, data.boot()[0]
 
     def flow(y: float, to: float, label: str, x: float = cx) -> None:
-        sheet.arrow((x, y), (x, to), label=label, size=size)
+        sheet.arrow((x, y), (x, to), label=chart.shape(label), size=size)
 
     with chart.part("patchify", Place(cx - 156, 12, 312, 242)):
         sheet.text(cx - 84, 26, "image", weight=700)
         sheet.image(Place(cx - 134, 48, 100, 100), boot)
         sheet.rect(Place(cx - 134, 48, 100, 100), None, "patch")
-        sheet.text(cx - 84, 160, "(B, C, H, W)", size=size, mono=True)
+        sheet.text(cx - 84, 160, chart.shape("(B, C, H, W)"), size=size, mono=True)
         sheet.arrow((cx - 26, 98), (cx + 14, 98))
         sheet.text(cx + 80, 26, "patches", weight=700)
         sheet.image_patches(Place(cx + 25, 43, 110, 110), boot, 4, gap=3)
         sheet.arrow((cx + 80, 164), (cx + 80, 204))
-        sheet.text(cx + 72, 181, "(B, N, C·p·p)", size=size, anchor="end", mono=True)
+        sheet.text(cx + 72, 181, chart.shape("(B, N, C·p·p)"), size=size, anchor="end", mono=True)
         sheet.box(Place(cx - 134, 206, 274, 34), "linear projection")
     flow(256, 296, "(B, N, D)", cx + 30)
     with chart.part("cls-token", Place(cx - 156, 290, 90, 72)):
@@ -127,7 +162,7 @@ def _spine(chart: _Map, cx: float, size: float) -> tuple[float, Place]:
         for i in (2, 1, 0):
             sheet.rect(Place(block.x + 6 * i, block.y + 6 * i, block.w, block.h), "token-1", "token", 8)
         sheet.text(block.cx, block.cy, "block: attention, then MLP", size=13)
-        sheet.text(block.right + 17, block.cy + 6, "× L", "token", 14, "start", 700)
+        sheet.text(block.right + 17, block.cy + 6, f"× {chart.sizes.get('L', 'L')}", "token", 14, "start", 700)
     flow(542, 578, "(B, T, D)")
     sheet.norm(Place(cx - 50, 580, 100, 28))
     sheet.arrow((cx, 610), (cx, 640))
@@ -140,9 +175,9 @@ def _spine(chart: _Map, cx: float, size: float) -> tuple[float, Place]:
     sheet.text(first + 6 * pitch + 4, 684, "not used", "soft", 12, "start")
     with chart.part("vit", Place(cx - 156, 744, 312, 62)):
         sheet.box(Place(cx - 134, 756, 92, 36), "head")
-        sheet.arrow((cx - 38, 774), (cx + 30, 774), label="(B, K)", size=size)
+        sheet.arrow((cx - 38, 774), (cx + 30, 774), label=chart.shape("(B, K)"), size=size)
         sheet.bars(cx + 42, 796, [6, 10, 4, 8, 5, 12, 6, 14, 9, 40], 6, 3)
-    sheet.arrow((cx - 88, 708), (cx - 88, 754), label="(B, D)", size=size)
+    sheet.arrow((cx - 88, 708), (cx - 88, 754), label=chart.shape("(B, D)"), size=size)
     sheet.text(cx + 134, 818, "ankle boot", "ink", 12, "end")
     return 826, block
 
@@ -166,10 +201,12 @@ def _open_block(chart: _Map, panel: Place, size: float) -> None:
             sheet.arrow((cx, y + 106), (cx, y + 132), (stream + 9, y + 132))
             sheet.plus(stream, y + 132)
             y += 164
-        sheet.text(stream + 14, panel.bottom - 22, "(B, T, D)", size=size, anchor="start", mono=True)
+        sheet.text(stream + 14, panel.bottom - 22, chart.shape("(B, T, D)"), size=size, anchor="start", mono=True)
     top = panel.y + 126
     with chart.part("heads", Place(x + w + 14, top - 6, 46, 54)):
-        sheet.lines(x + w + 37, top + 21, ["× h", "heads"], 11.5, colour="weights", weight=700)
+        sheet.lines(
+            x + w + 37, top + 21, [f"× {chart.sizes.get('h', 'h')}", "heads"], 11.5, colour="weights", weight=700
+        )
     with chart.part("attention", Place(x - 6, top - 6, w + 12, 54)):
         for i in (2, 1, 0):
             sheet.rect(Place(x + 4 * i, top + 4 * i, w - 8, 34), "weights-2", "weights", 6)
