@@ -55,7 +55,7 @@ def sized(size):
 
 
 wrong("8.1", "does this model have a cls token")(papers)
-wrong("8.1", "no table of positions to learn")(lambda c: by_formula(replace(c, pos_embed="learned")))
+wrong("8.1", "no position table to learn")(lambda c: by_formula(replace(c, pos_embed="learned")))
 wrong("8.1", "no bias for queries")(lambda c: by_formula(replace(c, qkv_bias=True)))
 wrong("8.1", "a count is a whole number")(lambda c: float(by_formula(c)))
 wrong("8.1", "a count is a whole number")(sized(lambda size: size))

@@ -525,8 +525,8 @@ QUIZZES = {
                     "does."
                 ),
                 "Little, while another count would have proved them different.": (
-                    "Equal counts are necessary and not enough. An unequal one is proof, and “One layer too many” "
-                    "reads off the difference which part is wrong."
+                    "Equal counts are necessary and not enough. An unequal one is proof, and “One layer too many: a "
+                    "detective story” reads off the difference which part is wrong."
                 ),
             },
             right="Little, while another count would have proved them different.",

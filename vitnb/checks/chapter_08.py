@@ -225,6 +225,8 @@ def _my_vit(answer: Callable) -> str:
 def _logits(model: nn.Module, images: Tensor) -> Any:
     try:
         return call(model, images)
+    except NotDone:
+        raise Wrong("All parts are there, but your forward returns None: is the return missing?") from None
     except Raised as raised:
         if "Sizes of tensors must match" not in str(raised):
             raise
