@@ -705,7 +705,10 @@ MISTAKES = {
     "1: where dropout acts is not said": [cell(f"{VIT}:promises", r"1 \+ 12 \* 3")],
     "3: attention over the batch": [cell(f"{HEADS}:2dac5ade", r"class Crossed")],
     "3: parameters made in forward": [cell(f"{POOLING}:9ba12eca", r"MadeInForward")],
-    "3: one token for each place in the batch": [cell(f"{POOLING}:0535de55", r"per_place")],
+    "3: one token for each place in the batch": [
+        importable("vitnb.clinic.pool.OnePerPlace"),
+        exercise("7.4", r"one learned vector, the same for all images"),
+    ],
     "3: softmax in the model": [exercise("9.2", r"softmax"), cell(f"{TRAINING}:483b153b", r"floor")],
     "3: ReLU for GELU": [cell(f"{BLOCKS}:049812f0", r"relu")],
     "3: 768 because 16 * 16 * 3": [cell(f"{VIT}:5000da83", r"for p in \(14, 16, 32\)")],
