@@ -1,7 +1,7 @@
 """A small ViT on a GPU: how far fewer than four million parameters get on Fashion-MNIST, and how soon.
 
 Needs a GPU. `VITNB_FAST=1 python -m experiments best` goes the same way on any
-machine with one epoch of few pictures, and stores nothing.
+machine with one epoch of few images, and stores nothing.
 """
 
 import time
@@ -77,7 +77,7 @@ def one(data: Dataset, recipe: Recipe) -> dict:
 
 
 def flop() -> int:
-    """Operations of one picture's way through the model; a product and its addition are two."""
+    """FLOPs of one forward pass of an image; a product and its addition are two."""
     with torch.device("meta"):  # shapes only: nothing is computed
         model, image = ViT(MODEL).eval(), torch.randn(1, 1, 28, 28)
     with FlopCounterMode(display=False) as counter, torch.no_grad(), record_attention(model):

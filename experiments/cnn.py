@@ -1,4 +1,4 @@
-"""A ViT beside a convolutional network: as many weights, as many seconds, from 500 to 60,000 training pictures.
+"""A ViT beside a convolutional network: as many weights, as many seconds, from 500 to 60,000 training images.
 
 Chapter 10: the small ViT, the same with convolutions before its tokens and
 mean pooling, and a plain CNN of the same size. All train by one recipe, each
@@ -21,7 +21,7 @@ from vitnb.training import Training, loop
 
 RECIPE = Recipe(batch_size=64)
 PICTURES = [500, 2_500, 12_500, 60_000]
-STEPS = {  # for each number of pictures; about equally many seconds for all models, by the clock
+STEPS = {  # for each number of images; about equally many seconds for all models, by the clock
     "ViT": [1_250, 1_250, 1_250, 938],
     "ViT, our best": [1_050, 1_050, 1_050, 938],
     "CNN": [640, 640, 585, 560],
@@ -68,7 +68,7 @@ def stepper(arm: str, data: Dataset) -> Callable[[], None]:
 
 
 def trials(data: Dataset, arm: str, pictures: int) -> dict:
-    """Train one model with every seed, each on other pictures; at most those that its steps get to."""
+    """Train one model with every seed, each on other images; at most those that its steps get to."""
     steps = STEPS[arm][PICTURES.index(pictures)]
     pictures = min(pictures, steps * RECIPE.batch_size)
     epochs = round(steps / (pictures // RECIPE.batch_size))

@@ -34,7 +34,7 @@ BEST = replace(SMALL, stem="conv", global_pool="mean")
 FIVE_MINUTES = Recipe(epochs=7, lr=4e-3, shift=0)
 SHORT, SHORT_PICTURES = Recipe(epochs=6, batch_size=64), 6_000  # to compare recipes by
 
-# Zhang et al. 2023, section 11.8: pictures of 96 pixels, two wide blocks, plain SGD.
+# Zhang et al. 2023, section 11.8: images of 96 pixels, two wide blocks, plain SGD.
 TEXTBOOK = ViTConfig(
     96, 16, embed_dim=512, depth=2, num_heads=8, mlp_ratio=4.0, dropout=0.1, qkv_bias=False, pos_std=1.0
 )
@@ -66,13 +66,13 @@ PLACES = {
 STACK = ViTConfig(patch_size=14, embed_dim=32, num_heads=2, mlp_ratio=2.0, pos_std=1.0, global_pool="mean")
 STACK_RECIPE = Recipe(epochs=1, batch_size=32, schedule="constant")
 STACK_STEPS = 150
-GAINS = {"layer scale": 1e-4, "layer scale from 1": 1.0}  # where the gains start
+GAINS = {"layer scale": 1e-4, "layer scale from 1": 1.0}  # the initial gains
 
 
 # Chapters 00 and 12: how the page's small ViT learns the page's digits.
 PAGE_RECIPE = Recipe(epochs=10, batch_size=32, flip=False, shift=0)
 
-# What is timed: pictures, then the Transformer; the batch of a step.
+# What is timed: images, then the Transformer; the batch of a step.
 SIZES = {
     "28/4 64x6": dict(img_size=28, patch_size=4, in_chans=1, embed_dim=64, depth=6, num_heads=4, batch=128),
     "28/4 128x6": dict(img_size=28, patch_size=4, in_chans=1, embed_dim=128, depth=6, num_heads=4, batch=128),
@@ -82,7 +82,7 @@ SIZES = {
 
 
 class CNN(nn.Module):
-    """Convolutions of 3 x 3, each with BatchNorm and ReLU, two of which halve the picture; then the mean and a head."""
+    """Convolutions of 3 x 3, each with BatchNorm and ReLU, two of which halve the image; then the mean and a head."""
 
     def __init__(self, widths=(32, 64, 128, 96), num_classes: int = 10):
         super().__init__()
@@ -96,7 +96,7 @@ class CNN(nn.Module):
 
 
 class LayerScale(nn.Module):
-    """A branch times one learned gain a channel, small at the start (Touvron et al. 2021)."""
+    """A branch times one learned gain a channel, initialised small (Touvron et al. 2021)."""
 
     def __init__(self, branch: nn.Module, embed_dim: int, gain: float):
         super().__init__()
@@ -125,7 +125,7 @@ def changed(model: ViTConfig, recipe: Recipe, changes: dict) -> tuple[ViTConfig,
 
 
 def clothes() -> Dataset:
-    """The real pictures: a result measured on the digits that stand in for them would be another result."""
+    """The real images: a result measured on the digits that stand in for them would be another result."""
     data = load("fashion_mnist")
     if data.name != "fashion_mnist":
         raise SystemExit("This experiment needs the real Fashion-MNIST: set VITNB_DATA, or run it once with a network.")
@@ -133,12 +133,12 @@ def clothes() -> Dataset:
 
 
 def tested_on(data: Dataset, pictures: int) -> Dataset:
-    """The same with the first test pictures only: enough to watch a training by."""
+    """The same with the first test images only: enough to watch a training by."""
     return replace(data, test_images=data.test_images[:pictures], test_labels=data.test_labels[:pictures])
 
 
 def resized(images: Tensor, side: int) -> Tensor:
-    """Pictures (B, C, H, W) of bytes, side pixels high and wide."""
+    """Images (B, C, H, W) of bytes, side pixels high and wide."""
     if images.shape[-1] == side:
         return images
     return F.interpolate(images.float(), size=(side, side), mode="bilinear").round().to(torch.uint8)
@@ -170,7 +170,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 def trial(build: Callable[[], nn.Module], part: Dataset, data: Dataset, recipe: Recipe, name: str) -> dict:
-    """Train on a part of the pictures, test on all test pictures of data, made as large as those of the part."""
+    """Train on a part of the images, test on all test images of data, made as large as those of the part."""
     with plain_products():
         model, history = train(build, part, recipe, name)
     right = 0.0
@@ -190,7 +190,7 @@ def trial(build: Callable[[], nn.Module], part: Dataset, data: Dataset, recipe: 
 
 
 def trials(data: Dataset, name: str, model: ViTConfig, recipe: Recipe, changes: dict, seeds: list[int]) -> dict:
-    """A trial a seed, with changes of the model or of the recipe; changes["pictures"] are shown."""
+    """One trial per seed, with changes of the model or of the recipe; changes["pictures"] are shown."""
     model, recipe = changed(model, recipe, changes)
     part = data.subset(changes["pictures"], test=0)
     part = replace(part, train_images=resized(part.train_images, model.img_size))
@@ -205,7 +205,7 @@ def summary(runs: list[dict]) -> dict:
 
 
 def whole_run(data: Dataset, name: str, config: ViTConfig, recipe: Recipe) -> dict:
-    """Train on all pictures with one seed: the curves, and what the model gets wrong."""
+    """Train on all images with one seed: the curves, and what the model gets wrong."""
     with plain_products():
         model, history = train(lambda: ViT(config), data, recipe, f"{name}-{recipe.seed}")
     test = evaluate(model, data.normalize(data.test_images), data.test_labels)

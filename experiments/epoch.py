@@ -1,6 +1,6 @@
 """An epoch with its data: `fit` beside the usual loop over a DataLoader with torchvision's transforms.
 
-The same model, pictures and kinds of change to them, and AdamW; fit also clips
+The same model, images and kinds of change to them, and AdamW; fit also clips
 the gradients, schedules the rate and tests. The rounds are interleaved.
 """
 

@@ -1,4 +1,4 @@
-"""A plain ViT learns Fashion-MNIST on two CPU cores: at least 90 % of the test pictures, within ten minutes.
+"""A plain ViT learns Fashion-MNIST on two CPU cores: at least 90 % of the test images, within ten minutes.
 
 The small model of chapter 09, trained from scratch with three seeds; the
 result of each seed is the accuracy after its last step.

@@ -1,6 +1,6 @@
 """A ViT with convolutions before its tokens learns Fashion-MNIST on two CPU cores: over 90 % within five minutes.
 
-The end of chapter 10's ladder, with all pictures, from scratch, three seeds;
+The end of chapter 10's ladder, with all images, from scratch, three seeds;
 the result of a seed is the accuracy after its last step.
 """
 

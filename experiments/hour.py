@@ -1,6 +1,6 @@
 """A ViT with convolutions before its tokens learns Fashion-MNIST for at most an hour of one CPU core.
 
-The model of the five minutes with more epochs and moved pictures; two seeds at
+The model of the five minutes with more epochs and moved images; two seeds at
 a time, each on a core of its own. The result of a seed is the accuracy after
 its last step.
 """

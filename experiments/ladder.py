@@ -1,7 +1,7 @@
 """From a textbook's recipe to ours, one change at a time, with two minutes of one processor core for each.
 
 Chapter 10: every rung keeps what the rungs before it changed. A rung is shown
-as many pictures as one core gets through in about two minutes, so a cheaper
+as many images as one core gets through in about two minutes, so a cheaper
 model sees more of them; each run's seconds of processor time are stored.
 """
 

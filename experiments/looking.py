@@ -1,10 +1,10 @@
 """What shows in a small ViT after a short training, and what in the same network before it.
 
-Chapter 11: how many tokens a head attends to, how far it looks, whether the position table
+Chapter 11: how many tokens a head attends to, its attention distance, whether the position table
 knows its neighbours, whether the filters are smooth, whether cls attends to the clothes,
 whether attention tells which patches the answer depends on (and whether it says more than
 the place of a patch does), and what the accuracy loses without a head or a layer's heads.
-Five seeds, each beside its own random start.
+Five seeds, each beside its own initialisation.
 """
 
 from copy import deepcopy
@@ -35,7 +35,7 @@ from vitnb.training import fit
 
 RECIPE = Recipe(epochs=4)
 THREADS = 1
-TRAIN, LOOK, ABLATE = 12_800, 500, 2_000  # images to learn from, to look at, to count right answers on
+TRAIN, LOOK, ABLATE = 12_800, 500, 2_000  # images to train on, to analyse, to measure accuracy on
 INK = 0.1  # a patch with this mean brightness or more shows clothes
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
@@ -68,7 +68,7 @@ def run() -> dict:
 
 @torch.no_grad()
 def look(model: ViT, data: Dataset, start: ViT) -> dict:
-    """Everything that chapter 11 looks at, as numbers."""
+    """Everything that chapter 11 measures."""
     pixels = data.test_images[:LOOK]
     images = data.normalize(pixels)  # (B, C, H, W)
     with record_attention(model) as maps:

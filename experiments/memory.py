@@ -1,7 +1,7 @@
-"""ViT-B/16 in six libraries: the memory that an answer to eight pictures takes beyond the weights.
+"""ViT-B/16 in six libraries: the memory that an answer to eight images takes beyond the weights.
 
 The models of _libraries.py, each in a process of its own, which counts from the
-moment at which model and pictures are there.
+moment at which model and images are there.
 """
 
 import json

@@ -63,7 +63,7 @@ def build(pool: str) -> ViT:
 
 
 def one(data: Dataset, pool: str, lr: float, seed: int) -> float:
-    """Train one model and return its accuracy on the test pictures after the last step."""
+    """Train one model and return its accuracy on the test images after the last step."""
     name = f"pools-{pool.replace(' ', '-')}-{lr}-{seed}"
     model, _ = train(partial(build, pool), tested_on(data, 100), replace(RECIPE, lr=lr, seed=seed), name)
     torch.manual_seed(seed)

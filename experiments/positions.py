@@ -1,9 +1,9 @@
-"""Without positions a ViT reads a bag of patches; the larger its positions at the start, the more shuffling costs it.
+"""Without positions a ViT reads a bag of patches; the larger its positions at initialisation, the more shuffling costs it.
 
 Chapter 02: the same small model with four kinds of positions, trained on
-ordered pictures; then tested on pictures whose patches were shuffled, and,
+ordered images; then tested on images whose patches were shuffled, and,
 with its position table stretched in the right and in a wrong way, on
-pictures of other sizes.
+images of other sizes.
 """
 
 import copy
@@ -20,7 +20,7 @@ from vitnb.data import Dataset
 
 PICTURES, TEST_PICTURES = 8_000, 5_000
 SIZES = [21, 28, 35, 42]
-SIZE_TEST = 2_000  # test pictures for each size: more tokens, more time
+SIZE_TEST = 2_000  # test images for each size: more tokens, more time
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
     "data": "fashion_mnist",
@@ -36,7 +36,7 @@ CONFIG = {
 
 
 def shuffle_patches(images: Tensor, patch_size: int, seed: int) -> Tensor:
-    """Put the patches of each picture (B, C, H, W) in an order of its own."""
+    """Put the patches of each image (B, C, H, W) in an order of its own."""
     B, C, H, W = images.shape
     patches = patchify(images, patch_size)  # (B, N, C*p*p)
     noise = torch.rand(patches.shape[:2], generator=torch.Generator().manual_seed(seed))
@@ -45,7 +45,7 @@ def shuffle_patches(images: Tensor, patch_size: int, seed: int) -> Tensor:
 
 
 def resized(model: ViT, size: int, stretch=resize_positions) -> ViT:
-    """The same weights for pictures of another size, the position table stretched."""
+    """The same weights for images of another size, the position table stretched."""
     larger = ViT(replace(model.config, img_size=size)).eval()
     state = copy.copy(model.state_dict())
     old, new = model.patch_embed.grid_size, larger.patch_embed.grid_size

@@ -1,8 +1,8 @@
 """One change of the recipe at a time: what each is worth to a small ViT in a short training.
 
-Chapter 10: the chapter's model and recipe on a part of the pictures, then the
+Chapter 10: the chapter's model and recipe on a part of the images, then the
 same with one thing changed. All arms of a seed start with the same weights and
-see the same pictures; each run's curves are stored.
+see the same images; each run's curves are stored.
 """
 
 from dataclasses import asdict, replace
@@ -37,7 +37,7 @@ ARMS = {  # what is changed: of the recipe, or of the model
     "batches of 512": {"batch_size": 512},
     "faint positions": {"pos_std": 0.02},
 }
-WATCHED = 1_000  # test pictures after each epoch; at the end all of them
+WATCHED = 1_000  # test images after each epoch; at the end all of them
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
     "data": "fashion_mnist",

@@ -50,7 +50,7 @@ def run() -> dict:
 
 
 def tokens(side: int, chance: random.Random) -> dict:
-    """An answer for one picture of so many pixels: the fused kernel, and attention written out."""
+    """An answer for one image of so many pixels: the fused kernel, and attention written out."""
     model = ViT(replace(BLOCK, img_size=side)).to(DEVICE).eval()
     images = torch.randn(max(1, 2048 // model.config.num_patches), 1, side, side, device=DEVICE)
 
@@ -67,7 +67,7 @@ def tokens(side: int, chance: random.Random) -> dict:
     with FlopCounterMode(display=False) as counter:
         explicit()  # it knows no fused kernel of a CPU; the products are the same
     n = model.config.num_patches
-    print(f"{n} tokens: {found['fused']['seconds'] / len(images):.2g} s a picture", flush=True)
+    print(f"{n} tokens: {found['fused']['seconds'] / len(images):.2g} s per image", flush=True)
     return {
         "tokens": n,
         "images": len(images),
@@ -86,7 +86,7 @@ def step_of(config: ViTConfig, batch: int, change: Callable = lambda model: mode
 
 
 def batches(chance: random.Random) -> dict:
-    """Pictures a second in training, by batch; and how many times as many as with the usual batch, with quartiles."""
+    """Images a second in training, by batch; and how many times as many as with the usual batch, with quartiles."""
     found = race(
         {str(batch): step_of(SMALL, batch) for batch in sorted(BATCHES, key=lambda b: b != BATCH)}, ROUNDS, chance
     )

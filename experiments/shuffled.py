@@ -1,9 +1,9 @@
 """Shuffle the patches: the model without positions gives the same answer, the ones with positions give others.
 
 Chapter 02: one model of each kind of the experiment `positions`, trained as
-there, asked about the first test picture of each class, in order and in a few
-fixed disorders. The answers, the pictures and the position tables are stored
-for the live figure; the accuracy in each order, over all test pictures, too.
+there, asked about the first test image of each class, in order and in a few
+fixed disorders. The answers, the images and the position tables are stored
+for the live figure; the accuracy in each order, over all test images, too.
 """
 
 from dataclasses import asdict, replace
@@ -31,13 +31,13 @@ CONFIG = {
 
 
 def reorder(images: Tensor, order: Tensor) -> Tensor:
-    """Put the patches of all pictures (B, C, H, W) in one order: place n shows patch order[n]."""
+    """Put the patches of all images (B, C, H, W) in one order: place n shows patch order[n]."""
     _, C, H, W = images.shape
     return unpatchify(patchify(images, PLACED.patch_size)[:, order], PLACED.patch_size, (H, W), C)
 
 
 def trained(data: Dataset, arm: str, seed: int) -> ViT:
-    """The model of the experiment `positions`: the same start, pictures and recipe."""
+    """The model of the experiment `positions`: the same initialisation, images and recipe."""
     config, name = replace(PLACED, **PLACES[arm]), f"shuffled-{list(PLACES).index(arm)}"
     return train(lambda: ViT(config), tested_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)[0]
 
@@ -47,7 +47,7 @@ def ask(model: ViT, data: Dataset, chosen: list[int], orders: Tensor) -> dict:
     """What one model answers in each order, and its position table."""
     images = data.normalize(data.test_images)  # (B, C, H, W)
     rows = [reorder(images, order) for order in orders]
-    answers = torch.stack([model(row[chosen]).softmax(-1) for row in rows], dim=1)  # (pictures, orders, classes)
+    answers = torch.stack([model(row[chosen]).softmax(-1) for row in rows], dim=1)  # (images, orders, classes)
     table = getattr(model.positions, "table", None)  # (1, T, D)
     return {
         "probabilities": rounded(answers, 4),

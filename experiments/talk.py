@@ -1,8 +1,8 @@
-"""Where tokens must talk, a ViT without attention is at chance; on single pictures of clothes it loses little.
+"""Where tokens must exchange information, a ViT without attention is at chance; on single images of clothes it loses little.
 
 Chapter 03: the same small model with attention, with every token given the
 plain mean of all tokens instead, and with nothing instead. Two tasks: are the
-two thumbnails of one picture of the same kind; and what is this picture. On
+two thumbnails of one image of the same kind; and what is this image. On
 the second also two bugs that nobody sees in the accuracy.
 """
 

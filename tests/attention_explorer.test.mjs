@@ -5,7 +5,7 @@ import {
   decodeRows,
   ranked,
   rolloutRow,
-  tokensHeard,
+  effectiveTokens,
 } from "../vitnb/figures/attention_explorer.js";
 
 const close = (a, b, within = 1e-6) => {
@@ -21,7 +21,7 @@ test("rows stored in parts of their largest weight sum to 1", () => {
   assert.throws(() => decodeRows(stored(255, 1, 0, 0), 2), /row 1 of one of its maps is empty/);
 });
 
-// Three tokens, each of which hears one: the example of chapter 11.
+// Three tokens, each of which attends to one: the example of chapter 11.
 const A1 = [0, 0, 1, 0, 1, 0, 1, 0, 0];
 const A2 = [1, 0, 0, 0, 1, 0, 0, 1, 0];
 const A3 = [0, 0, 1, 1, 0, 0, 0, 0, 1];
@@ -35,13 +35,13 @@ test("rollout by hand, the last layer on the left", () => {
   close(rolloutRow(MEANS, 3, 2, 0), [0.375, 0.25, 0.375]);
 });
 
-test("tokens that hear only themselves stay themselves", () => {
+test("tokens that attend only to themselves stay themselves", () => {
   const same = [1, 0, 0, 1];
   close(rolloutRow([same, same], 2, 1, 1), [0, 1]);
 });
 
-test("how many tokens a row hears", () => {
-  assert.ok(Math.abs(tokensHeard(Float32Array.of(0.25, 0.25, 0.25, 0.25)) - 4) < 1e-6);
-  assert.equal(tokensHeard(Float32Array.of(0, 1, 0)), 1);
+test("the effective number of tokens of a row", () => {
+  assert.ok(Math.abs(effectiveTokens(Float32Array.of(0.25, 0.25, 0.25, 0.25)) - 4) < 1e-6);
+  assert.equal(effectiveTokens(Float32Array.of(0, 1, 0)), 1);
   assert.deepEqual(ranked(Float32Array.of(0.2, 0.5, 0.2, 0.1)), [1, 0, 2, 3]);
 });

@@ -52,7 +52,7 @@ test("arrow keys walk over the patches and up to cls", () => {
   assert.equal(stepToken(4, -1, 0, grid, 0), 3);
 });
 
-test("a pointer on the picture finds its token, above it cls", () => {
+test("a pointer on the image finds its token, above it cls", () => {
   assert.equal(tokenAt(0.5, 0.05, [2, 3], 1, 0.1), 0);
   assert.equal(tokenAt(0, 0.1, [2, 3], 1, 0.1), 1);
   assert.equal(tokenAt(0.999, 0.999, [2, 3], 1, 0.1), 6);

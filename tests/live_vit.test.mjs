@@ -108,7 +108,7 @@ test("the files that people choose: how large they are, or null", () => {
   assert.equal(imageSize(bytes([255, 216, 255, 225, 255, 255, 0, 0])), null);
 });
 
-test("a picture is averaged, gray by brightness, colour by colour", () => {
+test("an image is averaged, gray by brightness, colour by colour", () => {
   const rgba = Uint8ClampedArray.from([255, 0, 0, 255, 255, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255]); // 2 x 2
   assert.deepEqual([...shrink(rgba, 1, 1, 2, 1)], [38]);
   assert.deepEqual([...shrink(rgba, 1, 1, 2, 3)], [128, 0, 0]);
@@ -127,10 +127,10 @@ test("a pen leaves ink where it goes, and a rubber takes it away", () => {
   assert.deepEqual([...pixels.subarray(0, 5)], [0, 0, 0, 0, 0]);
 });
 
-test("whatever is stored, a picture can be drawn", () => {
+test("whatever is stored, an image can be drawn", () => {
   const net = { channels: 1, height: 4, width: 4, N: 4, T: 5, L: 2, h: 2, pool: "cls" };
   const odd = {
-    picture: 99,
+    image: 99,
     own: new Uint8Array(3),
     token: -1,
     layer: 7,
@@ -142,20 +142,20 @@ test("whatever is stored, a picture can be drawn", () => {
   const lists = {
     hidden: [0, 0, 9, -1, "a"],
     order: [0, 0, 1, 2],
-    cut: [[0, 1], [5, 5], []],
+    ablated: [[0, 1], [5, 5], []],
     removed: 1,
     positions: 0,
   };
   const all = { ...odd, ...lists };
   const found = settings((name) => all[name], net, new Uint8Array(32).fill(7));
-  assert.equal(found.picture, 1);
+  assert.equal(found.image, 1);
   assert.deepEqual([...found.pixels], Array(16).fill(7));
   assert.deepEqual([found.token, found.layer, found.head, found.stage], [0, 1, 0, 0]);
   assert.deepEqual([found.mode, found.overlay], ["hide", "head"]);
-  assert.deepEqual([found.hidden, found.order, found.cut], [[0], null, [[0, 1]]]);
+  assert.deepEqual([found.hidden, found.order, found.ablated], [[0], null, [[0, 1]]]);
   assert.deepEqual([found.removed, found.positions], [true, false]);
   const none = settings(() => undefined, net, new Uint8Array(0));
-  assert.deepEqual([none.picture, [...none.pixels]], [-1, Array(16).fill(0)]);
+  assert.deepEqual([none.image, [...none.pixels]], [-1, Array(16).fill(0)]);
 });
 
 test("pixels are normalised channel by channel", () => {
@@ -167,7 +167,7 @@ test("pixels are normalised channel by channel", () => {
 const file = process.env.REFERENCE;
 const reference = file ? JSON.parse(readFileSync(file)) : { cases: [] };
 for (const wanted of reference.cases) {
-  test(`equal to torch: ${wanted.name}, ${wanted.count} pictures`, (t) => {
+  test(`equal to torch: ${wanted.name}, ${wanted.count} images`, (t) => {
     const net = network(
       wanted.config,
       wanted.layout,
@@ -214,7 +214,7 @@ for (const wanted of reference.cases) {
       assert.ok(taken <= net.L * net.h * n * n);
     }
     t.diagnostic(
-      `largest difference ${worst.toExponential(1)}, ${milliseconds.toFixed(2)} ms a picture`,
+      `largest difference ${worst.toExponential(1)}, ${milliseconds.toFixed(2)} ms per image`,
     );
     assert.ok(worst < 1e-4, `differs by ${worst}`);
   });
@@ -234,7 +234,7 @@ test("a network that does not fit its weights is refused in words", () => {
   assert.throws(() => network(config, layout, bytes), /not finite/);
 });
 
-test("the mean of a block and the pooling lie over the picture like a head", () => {
+test("the mean of a block and the pooling lie over the image like a head", () => {
   for (const wanted of reference.cases.filter(({ name }) => name === "pre learned attn, none")) {
     const net = network(
       wanted.config,

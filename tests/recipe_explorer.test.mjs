@@ -30,7 +30,7 @@ test("mean and standard deviation of a sample", () => {
 test("a difference is taken seed by seed", () => {
   const { gap, error, chance } = paired([0.8, 0.7, 0.9], [0.81, 0.72, 0.93]);
   close(gap, 0.02);
-  close(error, 0.01 / Math.sqrt(3)); // although the accuracies themselves spread by 0.1
+  close(error, 0.01 / Math.sqrt(3)); // although the accuracies themselves vary by 0.1
   assert.equal(chance, true); // 3.5 standard errors: with three seeds that happens
   assert.equal(paired([0.8, 0.7, 0.9], [0.819, 0.72, 0.921]).chance, false);
   assert.equal(paired([0.8, 0.7, 0.9], [0.9, 0.6, 0.91]).chance, true);

@@ -43,7 +43,7 @@ IMAGES = SUMS[0][0]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch, tmp_path):
-    """A Fashion-MNIST of 60 pictures, an empty cache and no network."""
+    """A Fashion-MNIST of 60 images, an empty cache and no network."""
     monkeypatch.setattr(FashionMNIST, "resources", SUMS)
     monkeypatch.setattr(FashionMNIST, "mirrors", ["http://127.0.0.1:1/"])  # refuses
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -345,7 +345,7 @@ def test_killed_in_the_middle_the_next_one_succeeds(tmp_path, mirror, monkeypatc
     assert {path.name for path in raw(tmp_path).iterdir()} - {".lock"} == set(ARCHIVES)
 
 
-# --- the other pictures ---
+# --- the other images ---
 
 
 def test_digits():

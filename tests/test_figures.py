@@ -78,7 +78,7 @@ def test_an_import_must_not_rename(tmp_path):
         small_module(tmp_path, a='import { b as c } from "./kit/b.js";\n', kit_b="export const b = 1;\n")
 
 
-def test_figure_has_a_fixed_text_and_a_still_picture(monkeypatch):
+def test_figure_has_a_fixed_text_and_a_still_image(monkeypatch):
     explorer = PatchExplorer()
     bundle = explorer._repr_mimebundle_()[0]
     assert bundle["text/plain"] == repr(explorer) == repr(PatchExplorer(patch_size=7))
@@ -89,24 +89,24 @@ def test_figure_has_a_fixed_text_and_a_still_picture(monkeypatch):
     assert "image/png" not in explorer._repr_mimebundle_()[0]
 
 
-def test_explorer_carries_the_pictures_exactly():
+def test_explorer_carries_the_images_exactly():
     images = {"a": torch.rand(3, 8, 12), "b": torch.randint(256, (1, 6, 4), dtype=torch.uint8)}
     explorer = PatchExplorer(images, patch_size=2)
     assert explorer.shapes == [[3, 8, 12], [1, 6, 4]]
     first, second = (255 * images["a"]).round().byte(), images["b"]
     assert explorer.pixels == first.numpy().tobytes() + second.numpy().tobytes()
-    explorer.picture, explorer.patch_size = 1, 1
-    explorer.picture = 0
+    explorer.image, explorer.patch_size = 1, 1
+    explorer.image = 0
     explorer.patch_size = 4
-    explorer.picture = 1
+    explorer.image = 1
     assert explorer.patch_size == 2  # the nearest that cuts 6 x 4
 
 
 @pytest.mark.parametrize(
     "call, error, words",
     [
-        (lambda: PatchExplorer({}), ValueError, ["pictures", "empty", "sample_image"]),
-        (lambda: PatchExplorer({"a": [1]}), TypeError, ["pictures['a']", "list", "as_tensor"]),
+        (lambda: PatchExplorer({}), ValueError, ["images", "empty", "sample_image"]),
+        (lambda: PatchExplorer({"a": [1]}), TypeError, ["images['a']", "list", "as_tensor"]),
         (lambda: PatchExplorer({"a": torch.zeros(1, 3, 8, 8)}), ValueError, ["(1, 3, 8, 8)", "3"]),
         (lambda: PatchExplorer({"a": torch.zeros(2, 8, 8)}), ValueError, ["channels", "(2, 8, 8)", "(3, 96, 96)"]),
         (lambda: PatchExplorer({"a": torch.full((1, 8, 8), math.nan)}), ValueError, ["[0, 1]", "nan", "clamp"]),
@@ -117,7 +117,7 @@ def test_explorer_carries_the_pictures_exactly():
         (lambda: PatchExplorer(patch_size=5), ValueError, ["patch_size 5", "28 x 28", "4, 7"]),
         (lambda: PatchExplorer(patch_size="5"), TypeError, ["patch_size", "'5'", "4"]),
         (lambda: setattr(PatchExplorer(), "patch_size", 8), ValueError, ["patch_size 8", "4, 7"]),
-        (lambda: setattr(PatchExplorer(), "picture", 4), ValueError, ["picture", "4", "0"]),
+        (lambda: setattr(PatchExplorer(), "image", 4), ValueError, ["image", "4", "0"]),
         (lambda: setattr(PatchExplorer(), "row", 28), ValueError, ["row", "28", "27"]),
     ],
 )
@@ -161,12 +161,12 @@ MARKS = """svgs => svgs.map(svg => {
 
 
 def assert_cuts(figure, name, p, row, column):
-    """The picture cut right and by reshape alone, its token and what is marked are what torch says of the pixel."""
-    pictures = PatchExplorer()
-    index = pictures.names.index(name)
-    C, H, W = shape = pictures.shapes[index]
-    start = sum(math.prod(one) for one in pictures.shapes[:index])
-    flat = torch.frombuffer(bytearray(pictures.pixels), dtype=torch.uint8)
+    """The image cut right and by reshape alone, its token and what is marked are what torch says of the pixel."""
+    explorer = PatchExplorer()
+    index = explorer.names.index(name)
+    C, H, W = shape = explorer.shapes[index]
+    start = sum(math.prod(one) for one in explorer.shapes[:index])
+    flat = torch.frombuffer(bytearray(explorer.pixels), dtype=torch.uint8)
     image = flat[start : start + math.prod(shape)].reshape(1, *shape)
     marked = torch.zeros(1, *shape, dtype=torch.uint8)
     marked[0, :, row, column] = 1
@@ -289,7 +289,7 @@ def test_patch_explorer_is_accessible_and_follows_the_theme(live):
 GARBAGE = {
     "patches of 5 do not divide 28 × 28 pixels; 1, 2, 4": (r'"patch_size": 4', '"patch_size": 5'),
     "patches of null do not divide": (r'"patch_size": 4', '"patch_size": null'),
-    "there is no such image": (r'"picture": 0', '"picture": 9'),
+    "there is no such image": (r'"image": 0', '"image": 9'),
     "its images should take": (r'"shapes": \[\[1, 28, 28\]', '"shapes": [[1, 28, 29]'),
     "This figure could not start in your browser": (r"function build\(", "function build(("),
     "the page holds no state for it": (r'"model_id": "0000', '"model_id": "1111'),
@@ -301,7 +301,7 @@ def test_garbage_becomes_a_message_and_the_page_goes_on(live):
     assert_survives(figure, page, PAGE, GARBAGE)
 
 
-def test_without_scripts_there_is_the_still_picture(new_context, server):
+def test_without_scripts_there_is_the_still_image(new_context, server):
     page = new_context(java_script_enabled=False).new_page()
     page.goto(server + PAGE)
     still = page.locator(".live-figure img").first
@@ -443,7 +443,7 @@ def test_stored_figures_are_those_of_today(path):
 
 def test_tool_keeps_what_is_shown_and_the_same_bytes(tmp_path):
     source = "from vitnb.figures import PatchExplorer\n\nunseen = PatchExplorer()\nPatchExplorer()"
-    cell = nbformat.v4.new_code_cell(source, metadata={"mystnb": {"image": {"alt": "Two pictures"}}})
+    cell = nbformat.v4.new_code_cell(source, metadata={"mystnb": {"image": {"alt": "Two images"}}})
     drawn = nbformat.v4.new_code_cell(
         "from matplotlib import pyplot as plt\n\nplt.plot([1, 2]);", metadata=cell.metadata
     )

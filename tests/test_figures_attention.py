@@ -40,7 +40,7 @@ def test_maps_travel_exactly(pool):
     model.eval()
     with record_attention(model) as maps, torch.no_grad():
         model(2 * IMAGES - 1)
-    explorer.picture = 1
+    explorer.image = 1
     right = torch.stack(maps, dim=1)[1]  # (L, h, T, T)
     assert (explorer.weights()[0] - right).abs().max() < 3e-5
     explorer.token, explorer.layer, explorer.head = 3, 2, 1
@@ -54,7 +54,7 @@ def test_maps_travel_exactly(pool):
 def test_a_model_and_an_image_of_the_reader():
     image = torch.randint(256, (3, 8, 12), dtype=torch.uint8)
     explorer = AttentionExplorer(small(), image)
-    assert explorer.pixels == image.numpy().tobytes() and explorer.names == ["picture 0"]
+    assert explorer.pixels == image.numpy().tobytes() and explorer.names == ["image 0"]
     assert explorer.sizes == [3, 2, 7] and explorer.grid == [2, 3] and explorer.prefix == 1
     assert torch.allclose(
         explorer.weights(), AttentionExplorer({"mine": small()}, image.float() / 255).weights(), atol=0.01
@@ -64,7 +64,7 @@ def test_a_model_and_an_image_of_the_reader():
     assert repr(two) == repr(explorer)
     for one in (two, explorer):
         assert "image/png" in one._repr_mimebundle_()[0]
-    explorer.token = 0  # cls has no place in the still picture
+    explorer.token = 0  # cls has no place in the still image
     assert "image/png" in explorer._repr_mimebundle_()[0]
 
 
@@ -118,7 +118,7 @@ def stored(page):
 
 
 def torch_maps(state, net):
-    """All maps of the pictures of a figure, computed anew: (B, L, h, T, T)."""
+    """All maps of the images of a figure, computed anew: (B, L, h, T, T)."""
     pixels = torch.frombuffer(bytearray(state["pixels"]), dtype=torch.uint8).reshape(-1, *state["shape"]).float() / 255
     with record_attention(net) as maps, torch.no_grad():
         net((pixels - MEAN) / STD)
@@ -126,19 +126,19 @@ def torch_maps(state, net):
 
 
 def said(text, net=""):
-    """What the sentence says: per cents and tokens of the two largest weights, and how many tokens are heard."""
-    text = text.split(f"{net}: ", 1)[1] if net else text.split("takes in: ", 1)[1]
-    found = re.findall(r"([\d.]+)\u00a0% from token (\d+)", text)[:2]
-    return [(float(per), int(token)) for per, token in found], float(re.search(r"in effect ([\d.]+) of", text)[1])
+    """What the sentence says: per cents and tokens of the two largest weights, and the effective number of tokens."""
+    text = text.split(f"{net}: ", 1)[1] if net else text.split("attends to: ", 1)[1]
+    found = re.findall(r"([\d.]+)\u00a0% to token (\d+)", text)[:2]
+    return [(float(per), int(token)) for per, token in found], float(re.search(r"effectively ([\d.]+) of", text)[1])
 
 
 def assert_says(text, row, net=""):
     """The sentence agrees with a row of weights to its last digit."""
-    largest, heard = said(text, net)
+    largest, effective = said(text, net)
     for per, token in largest:
         assert per == pytest.approx(100 * row[token].item(), abs=0.055 if per < 10 else 0.51)
     assert largest[0][1] == row.argmax()
-    assert heard == pytest.approx(torch.special.entr(row).sum().exp().item(), abs=0.055)
+    assert effective == pytest.approx(torch.special.entr(row).sum().exp().item(), abs=0.055)
 
 
 # How blue each pixel of canvases is, from 0 (paper) to 1, by the red in it; how blue each cls of the small maps is.
@@ -159,7 +159,7 @@ COLUMN = "map => [Number(map.dataset.layer), Number(map.dataset.column)]"
 
 
 def assert_drawn(figure, maps, token, layer, column, net=0):
-    """All drawings of one network show these maps (L, h, T, T): the picture, each small map, the matrix."""
+    """All drawings of one network show these maps (L, h, T, T): the image, each small map, the matrix."""
     L, heads, T, _ = maps.shape
     full = 6 / T
     columns = torch.cat([maps, maps.mean(1, keepdim=True)], dim=1)  # (L, h + 1, T, T)
@@ -192,7 +192,7 @@ def assert_drawn(figure, maps, token, layer, column, net=0):
 
 
 def place(figure, token):
-    """The middle of a token's cell over the picture, in pixels of the page."""
+    """The middle of a token's cell over the image, in pixels of the page."""
     box = figure.locator(f".vf-attended [data-cell='{token}']").first.bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
@@ -200,7 +200,7 @@ def place(figure, token):
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
 def test_attention_explorer_by_mouse_and_key(live, from_file):
     number, state = stored(PAGE)
-    maps = torch_maps(state, inspection.trained())[state["picture"]]
+    maps = torch_maps(state, inspection.trained())[state["image"]]
     figure, page, watch = live(PAGE, number, from_file=from_file)
     canvas, small, matrix = (figure.locator(".vf-pad").nth(n) for n in range(3))
     says = figure.get_by_role("status")
@@ -208,20 +208,20 @@ def test_attention_explorer_by_mouse_and_key(live, from_file):
     assert_drawn(figure, maps, state["token"], layer, head)
     canvas.scroll_into_view_if_needed()
     page.mouse.move(*place(figure, 12))
-    expect(says).to_contain_text("token 12 (row 2, column 3) takes in")
+    expect(says).to_contain_text("token 12 (row 2, column 3) attends to")
     assert_says(says.inner_text(), maps[layer, head, 12])
     assert_drawn(figure, maps, 12, layer, head)
     page.mouse.move(*place(figure, 0))
-    expect(says).to_contain_text("What token 0 (cls) takes in")
+    expect(says).to_contain_text("What token 0 (cls) attends to")
     assert_says(says.inner_text(), maps[layer, head, 0])
     assert_drawn(figure, maps, 0, layer, head)
     page.mouse.move(*place(figure, 11))
     page.mouse.down()
     page.mouse.up()
     page.mouse.move(*place(figure, 5))
-    expect(says).to_contain_text("token 5 (row 1, column 0) takes in")
-    small.locator("[data-layer='2'][data-column='3']").click()  # the pointer has left the picture, the press stays
-    page.mouse.move(1, 1)  # or the page, when it scrolls, brings the picture under it again
+    expect(says).to_contain_text("token 5 (row 1, column 0) attends to")
+    small.locator("[data-layer='2'][data-column='3']").click()  # the pointer has left the image, the press stays
+    page.mouse.move(1, 1)  # or the page, when it scrolls, brings the image under it again
     expect(says).to_contain_text("head 3 of layer 2. What token 11 (row 2, column 2)")
     assert_says(says.inner_text(), maps[2, 3, 11])
     assert_drawn(figure, maps, 11, 2, 3)
@@ -268,7 +268,7 @@ def test_two_networks_are_shown_alike(live):
     column = [f"head {n}" for n in range(state["sizes"][1])] + ["mean", "rollout"]
     column = column.index(f"head {state['head']}" if state["show"] == "head" else state["show"])
     for number, (name, net) in enumerate(zip(state["networks"], nets, strict=True)):
-        maps = torch_maps(state, net)[state["picture"]]
+        maps = torch_maps(state, net)[state["image"]]
         rolled = inspection.rollout(list(maps[: state["layer"] + 1, None]))[0, 6]
         shown = {"head": maps[state["layer"], state["head"], 6], "rollout": rolled}
         shown["mean"] = maps[state["layer"], :, 6].mean(0)
@@ -281,7 +281,7 @@ def test_two_networks_are_shown_alike(live):
 def test_attention_explorer_by_touch_on_a_phone(live, page_name):
     number, state = stored(page_name)
     figure, page, watch = live(page_name, number, width=390, touch=True, dark=True)
-    says, maps = figure.get_by_role("status"), torch_maps(state, inspection.trained())[state["picture"]]
+    says, maps = figure.get_by_role("status"), torch_maps(state, inspection.trained())[state["image"]]
     touch(figure.locator(".vf-pad").first, 0.1, 0.95)
     expect(says).to_contain_text("token 13 (row 3, column 0)")
     touch(figure.locator("input[type=range]").nth(1), 0.98, 0.5)
@@ -307,7 +307,7 @@ GARBAGE = {
     "there is no token 99; there are 17": (r'("token": )\d+', r"\g<1>99"),
     "there is no layer null": (r'("layer": )\d+', r"\g<1>null"),
     "it should show head, mean and rollout, not all": (r'("show": )"head"', r'\g<1>"all"'),
-    "its pictures should take": (r'("shape": \[1, 28, )28', r"\g<1>29"),
+    "its images should take": (r'("shape": \[1, 28, )28', r"\g<1>29"),
 }
 
 

@@ -34,7 +34,7 @@ def test_both_kinds_are_equal_at_six_widths():
     assert even["matrices"] == even["between"]
 
 
-def test_it_has_a_picture_for_where_no_script_runs_and_a_fixed_text():
+def test_it_has_an_image_for_where_no_script_runs_and_a_fixed_text():
     explorer = CostExplorer(ViTConfig.vit_b_16())
     before = explorer._repr_mimebundle_()[0]
     assert before["text/plain"] == repr(CostExplorer())
@@ -109,7 +109,7 @@ def test_by_mouse_and_key_it_says_what_python_says(live, from_file):
 
 def test_a_side_that_the_patch_does_not_divide_takes_the_nearest_patch(live):
     figure, page, _ = live(PAGE)
-    figure.get_by_role("slider", name="Side of the picture").focus()
+    figure.get_by_role("slider", name="Side of the image").focus()
     page.keyboard.press("ArrowRight")
     assert_numbers(figure, **START | {"side": 32, "patch": 8})
     expect(figure.get_by_role("slider", name="Side of a patch")).to_have_attribute(

@@ -35,9 +35,9 @@ SWITCHES = {
     "removed": {"hidden": [0, 3], "removed": True},
     "shuffled": {"order": [5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 7, 6]},
     "no positions": {"positions": False},
-    "cut": {"cut": [[0, 0], [1, 1], [1, 0]]},
+    "ablated": {"ablated": [[0, 0], [1, 1], [1, 0]]},
 }
-SWITCHES["all at once"] = SWITCHES["removed"] | SWITCHES["shuffled"] | SWITCHES["no positions"] | SWITCHES["cut"]
+SWITCHES["all at once"] = SWITCHES["removed"] | SWITCHES["shuffled"] | SWITCHES["no positions"] | SWITCHES["ablated"]
 
 
 def test_the_kernels_bytes_are_those_of_its_source():
@@ -53,7 +53,7 @@ def test_the_kernels_bytes_are_those_of_its_source():
 
 
 def small(seed: int = 0, **options) -> ViT:
-    """A network of nothing but uneven numbers: pictures of 3 channels and 12 x 8 pixels in 3 x 4 patches."""
+    """A network of nothing but uneven numbers: images of 3 channels and 12 x 8 pixels in 3 x 4 patches."""
     torch.manual_seed(seed)
     model = ViT(ViTConfig(**({"img_size": (12, 8), "patch_size": (4, 2)} | SMALL | options)))
     with torch.no_grad():
@@ -62,8 +62,8 @@ def small(seed: int = 0, **options) -> ViT:
     return model.eval()
 
 
-def pictures(model: ViT, n: int = 9) -> Dataset:
-    """Pictures of noise that fit a network."""
+def samples(model: ViT, n: int = 9) -> Dataset:
+    """Images of noise that fit a network."""
     c, generator = model.config, torch.Generator().manual_seed(1)
     shape = (n, c.in_chans, *model.patch_embed.img_size)
     images = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
@@ -90,7 +90,7 @@ def rounded(figure: LiveViT) -> ViT:
 
 @torch.no_grad()
 def switched(
-    model: ViT, images: Tensor, hidden=(), removed=False, order=(), positions=True, cut=()
+    model: ViT, images: Tensor, hidden=(), removed=False, order=(), positions=True, ablated=()
 ) -> tuple[dict[str, Tensor], list[int]]:
     """What torch computes with the switches of LiveViT, and which tokens there are."""
     model, N, first = copy.deepcopy(model), model.patch_embed.num_patches, model.pool.num_prefix_tokens
@@ -103,7 +103,7 @@ def switched(
     if not positions:
         model.positions = NoPositions()
     width = model.config.embed_dim // model.config.num_heads
-    for layer, head in cut:
+    for layer, head in ablated:
 
         def silence(module, inputs, at=head * width):
             inputs[0][..., at : at + width] = 0
@@ -126,7 +126,7 @@ def text(x: Tensor) -> str:
 
 
 def case(figure: LiveViT, images: Tensor, name: str, full: bool = True) -> dict:
-    """A network, pictures, one setting of the switches, and torch's numbers, ready for JSON."""
+    """A network, images, one setting of the switches, and torch's numbers, ready for JSON."""
     out, seats = switched(rounded(figure), images, **SWITCHES[name])
     c = figure.config
     return {
@@ -155,11 +155,11 @@ def test_javascript_computes_what_torch_computes(tmp_path):
         for pos in ("learned", "sincos", "none"):
             for pool in ("cls", "mean", "attn"):
                 model = small(norm=norm, pos_embed=pos, global_pool=pool, qkv_bias=pool != "mean")
-                some = pictures(model)
+                some = samples(model)
                 images = some.normalize(some.test_images[:2])
                 cases += [case(LiveViT(model, some), images, name) for name in SWITCHES]
     odd = small(img_size=10, patch_size=5, in_chans=1, embed_dim=20, num_heads=1, depth=1, mlp_ratio=0.35)
-    cases.append(case(LiveViT(odd, pictures(odd)), torch.randn(2, 1, 10, 10), "nothing"))
+    cases.append(case(LiveViT(odd, samples(odd)), torch.randn(2, 1, 10, 10), "nothing"))
     some = data.load()
     book = LiveViT(inspection.trained(), some)
     cases.append(case(book, some.normalize(some.test_images[:100]), "nothing", full=False))
@@ -181,50 +181,50 @@ def test_javascript_computes_what_torch_computes(tmp_path):
 # ---- Python
 
 
-def test_figure_carries_the_network_and_the_pictures():
+def test_figure_carries_the_network_and_the_images():
     model = small(pos_embed="sincos")
-    some = pictures(model)
-    figure = LiveViT(model, some, pictures=8)
+    some = samples(model)
+    figure = LiveViT(model, some, images=8)
     for name, weight in rounded(figure).state_dict().items():
         assert torch.equal(weight, model.state_dict()[name].half().float()), name
     assert len(figure.weights) == 2 * (sum(p.numel() for p in model.parameters()) + 13 * 24)
     assert figure.labels == [0, 1, 2, 3, 4, 5, 6, 0]
-    assert figure.pictures == some.test_images[:8].numpy().tobytes()
-    figure.picture = 3
-    assert torch.allclose(figure.image(), some.normalize(some.test_images[3:4]), atol=1e-6)
+    assert figure.images == some.test_images[:8].numpy().tobytes()
+    figure.image = 3
+    assert torch.allclose(figure.network_input(), some.normalize(some.test_images[3:4]), atol=1e-6)
     figure.own = bytes(3 * 12 * 8)
-    figure.picture = -1
-    assert torch.equal(figure.image(), torch.full((1, 3, 12, 8), -2.0))
+    figure.image = -1
+    assert torch.equal(figure.network_input(), torch.full((1, 3, 12, 8), -2.0))
 
 
-def test_pictures_are_equally_many_of_each_class():
+def test_images_are_equally_many_of_each_class():
     some = data.load()
-    figure = LiveViT(inspection.trained(), some, pictures=30)
+    figure = LiveViT(inspection.trained(), some, images=30)
     assert sorted(figure.labels) == [k for k in range(10) for _ in range(3)]
     assert figure.labels[:10] == list(range(10))
 
 
-def test_figure_has_a_fixed_text_a_still_picture_and_leaves_the_model_alone():
+def test_figure_has_a_fixed_text_a_still_image_and_leaves_the_model_alone():
     model = small().train()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    one, two = (LiveViT(model, pictures(model))._repr_mimebundle_()[0] for _ in range(2))
+    one, two = (LiveViT(model, samples(model))._repr_mimebundle_()[0] for _ in range(2))
     assert one["text/plain"] == two["text/plain"]
     assert one["image/png"] == two["image/png"]
     assert base64.b64decode(one["image/png"]).startswith(b"\x89PNG")
     assert model.training
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
-    assert LiveViT(model.half(), pictures(model)).still()
+    assert LiveViT(model.half(), samples(model)).still()
 
 
 def test_a_bytes_trait_takes_what_a_browser_sends():
-    figure = LiveViT(small(), pictures(small()))
-    figure.set_state({"own": memoryview(bytes([7]) * 288), "picture": -1, "logits": [0.5] * 7, "hidden": [3]})
+    figure = LiveViT(small(), samples(small()))
+    figure.set_state({"own": memoryview(bytes([7]) * 288), "image": -1, "logits": [0.5] * 7, "hidden": [3]})
     assert figure.own == bytes([7]) * 288
-    assert (figure.picture, figure.hidden, figure.logits) == (-1, [3], [0.5] * 7)
+    assert (figure.image, figure.hidden, figure.logits) == (-1, [3], [0.5] * 7)
 
 
 def figure_of(**options) -> LiveViT:
-    return LiveViT(small(**options), pictures(small(**options)))
+    return LiveViT(small(**options), samples(small(**options)))
 
 
 def with_nan() -> ViT:
@@ -242,24 +242,24 @@ def with_large() -> ViT:
 @pytest.mark.parametrize(
     "call, error, words",
     [
-        (lambda: LiveViT(torch.nn.Linear(2, 2), pictures(small())), TypeError, ["model", "Linear", "trained()"]),
+        (lambda: LiveViT(torch.nn.Linear(2, 2), samples(small())), TypeError, ["model", "Linear", "trained()"]),
         (lambda: LiveViT(small(), [1]), TypeError, ["data", "list", "data.load()"]),
-        (lambda: LiveViT(ViT(ViTConfig.vit_ti_16()), pictures(small())), ValueError, ["3,000,000", "5,717,416"]),
-        (lambda: LiveViT(small(num_classes=0), pictures(small())), ValueError, ["num_classes=0", "num_classes=10"]),
+        (lambda: LiveViT(ViT(ViTConfig.vit_ti_16()), samples(small())), ValueError, ["3,000,000", "5,717,416"]),
+        (lambda: LiveViT(small(num_classes=0), samples(small())), ValueError, ["num_classes=0", "num_classes=10"]),
         (
-            lambda: LiveViT(small(stem="conv", patch_size=4), pictures(small())),
+            lambda: LiveViT(small(stem="conv", patch_size=4), samples(small())),
             ValueError,
             ["stem='conv'", "use 'patch'"],
         ),
-        (lambda: LiveViT(small(img_size=48, patch_size=2), pictures(small())), ValueError, ["400 tokens", "577"]),
-        (lambda: LiveViT(small(in_chans=2), pictures(small())), ValueError, ["in_chans=2", "1 or 3"]),
-        (lambda: LiveViT(small(), pictures(small(img_size=(8, 8)))), ValueError, ["(3, 8, 8)", "(3, 12, 8)"]),
-        (lambda: LiveViT(small(), pictures(small()), classes=["a"]), ValueError, ["classes", "1 names", "7 logits"]),
-        (lambda: LiveViT(small(), pictures(small()), pictures=0), ValueError, ["pictures", "0"]),
-        (lambda: LiveViT(with_nan(), pictures(small())), ValueError, ["blocks.1.mlp.fc1.weight", "NaN"]),
-        (lambda: LiveViT(with_large(), pictures(small())), ValueError, ["head.weight", "65,504"]),
-        (lambda: setattr(figure_of(), "picture", 9), ValueError, ["picture", "9", "8"]),
-        (lambda: setattr(figure_of(), "picture", -1), ValueError, ["picture", "-1", "0"]),
+        (lambda: LiveViT(small(img_size=48, patch_size=2), samples(small())), ValueError, ["400 tokens", "577"]),
+        (lambda: LiveViT(small(in_chans=2), samples(small())), ValueError, ["in_chans=2", "1 or 3"]),
+        (lambda: LiveViT(small(), samples(small(img_size=(8, 8)))), ValueError, ["(3, 8, 8)", "(3, 12, 8)"]),
+        (lambda: LiveViT(small(), samples(small()), classes=["a"]), ValueError, ["classes", "1 names", "7 logits"]),
+        (lambda: LiveViT(small(), samples(small()), images=0), ValueError, ["images", "0"]),
+        (lambda: LiveViT(with_nan(), samples(small())), ValueError, ["blocks.1.mlp.fc1.weight", "NaN"]),
+        (lambda: LiveViT(with_large(), samples(small())), ValueError, ["head.weight", "65,504"]),
+        (lambda: setattr(figure_of(), "image", 9), ValueError, ["image", "9", "8"]),
+        (lambda: setattr(figure_of(), "image", -1), ValueError, ["image", "-1", "0"]),
         (lambda: setattr(figure_of(), "token", 13), ValueError, ["token", "13", "12"]),
         (lambda: setattr(figure_of(), "layer", 2), ValueError, ["layer", "2", "1"]),
         (lambda: setattr(figure_of(), "head", 3), ValueError, ["head", "3", "2"]),
@@ -267,7 +267,7 @@ def with_large() -> ViT:
         (lambda: setattr(figure_of(), "mode", "fly"), ValueError, ["mode", "'fly'", "'draw'"]),
         (lambda: setattr(figure_of(), "hidden", [12]), ValueError, ["hidden", "[12]", "11"]),
         (lambda: setattr(figure_of(), "order", [0, 0]), ValueError, ["order", "[0, 0]", "randperm(12)"]),
-        (lambda: setattr(figure_of(), "cut", [[0, 3]]), ValueError, ["cut", "[0, 3]", "[1, 2]"]),
+        (lambda: setattr(figure_of(), "ablated", [[0, 3]]), ValueError, ["ablated", "[0, 3]", "[1, 2]"]),
         (lambda: setattr(figure_of(), "own", b"123"), ValueError, ["own", "288", "3"]),
     ],
 )
@@ -305,7 +305,7 @@ def sheet(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def book_page(sheet):
-    """The book's network with the pictures at hand."""
+    """The book's network with the images at hand."""
     some = data.load()
     classes = data.result("trained")["result"]["classes"]
     return sheet(LiveViT(inspection.trained(), some, classes=classes))
@@ -364,7 +364,7 @@ SHADES = """maps => maps.map((map) =>
 
 
 def patches_of(figure):
-    """What lies over each patch of the picture: hidden, shade, chosen, and how that looks now."""
+    """What lies over each patch of the image: hidden, shade, chosen, and how that looks now."""
     settle(figure)
     return [SimpleNamespace(**patch) for patch in figure.locator(".lv-grid button").evaluate_all(PATCHES)]
 
@@ -457,7 +457,7 @@ def test_in_the_book(live, path, from_file):
     figure.locator(".lv-grid button").nth(5).click()
     figure.locator(".lv-heads button").nth(6).click()
     page.keyboard.press("x")
-    assert "1 of 16 patches painted grey and 1 head cut. In head 2 of block 1 the cls token looks" in said(figure)
+    assert "1 of 16 patches painted grey and 1 head ablated. In head 2 of block 1 the cls token attends" in said(figure)
     assert ink(figure, ".lv-heads") != maps
     watch.assert_clean()
 
@@ -528,8 +528,8 @@ def test_the_figure_is_quick(opened, book_page):
         page.evaluate("new Promise(requestAnimationFrame)")
         times.append(float(figure.locator(".vf").first.get_attribute("data-ms")))
     print(
-        f"\nLiveViT in Chromium: {statistics.median(times):.1f} ms a picture "
-        f"({min(times):.1f} to {max(times):.1f}, {len(times)} pictures); page {book_page.stat().st_size:,} bytes"
+        f"\nLiveViT in Chromium: {statistics.median(times):.1f} ms per image "
+        f"({min(times):.1f} to {max(times):.1f}, {len(times)} images); page {book_page.stat().st_size:,} bytes"
     )
     assert statistics.median(times) <= 30
     watch.assert_clean()
@@ -543,12 +543,13 @@ def test_answers_are_torchs(opened, book_page):
     assert figure.locator(".lv-bars li").count() == 10
     model, hide = rounded(live), {"hidden": [5, 10]}
     for n in (0, 1, 7):
-        live.picture = n
+        live.image = n
         figure.locator(".lv-shelf button").nth(n).click()
-        assert differing(shares(figure), written(switched(model, live.image())[0]["logits"], classes)) == {}
+        assert differing(shares(figure), written(switched(model, live.network_input())[0]["logits"], classes)) == {}
         for patch in hide["hidden"]:
             figure.locator(".lv-grid button").nth(patch).click()
-        painted, removed = (switched(model, live.image(), removed=r, **hide)[0]["logits"] for r in (False, True))
+        image = live.network_input()
+        painted, removed = (switched(model, image, removed=r, **hide)[0]["logits"] for r in (False, True))
         assert differing(shares(figure), written(painted, classes)) == {}
         figure.get_by_label("Take hidden patches out").check()
         assert differing(shares(figure), written(removed, classes)) == {}
@@ -558,14 +559,14 @@ def test_answers_are_torchs(opened, book_page):
 
 def test_maps_and_shades_are_torchs(opened, book_page):
     live = LiveViT(inspection.trained(), data.load())
-    live.picture, token = 7, 3
+    live.image, token = 7, 3
     figure, page, watch = opened(book_page)
     figure.locator(".lv-shelf button").nth(7).click()
     assert not any(patch.shade for patch in patches_of(figure))
     figure.locator(".lv-grid button").nth(10).click()
-    figure.get_by_label("looks from it").check()
+    figure.get_by_label("makes it the query").check()
     figure.locator(".lv-grid button").nth(token - 1).click()
-    out, _ = switched(rounded(live), live.image(), hidden=[10])
+    out, _ = switched(rounded(live), live.network_input(), hidden=[10])
     heads = out["maps"][0, :, :, token]  # (L, h, T)
     torch.testing.assert_close(maps_of(figure), scaled(heads).flatten(0, 1), atol=2e-3, rtol=0)
     lines = figure.locator(".lv-map i").evaluate_all("lines => lines.map((line) => parseFloat(line.style.width))")
@@ -611,7 +612,7 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     assert "2 of 16 patches taken out" in said(figure)
     assert patches_of(figure)[5].look != painted[5].look
     figure.get_by_label("the chosen head").check()
-    assert "Token 11 (row 2, column 2) is taken out and looks at nothing" in said(figure)
+    assert "Token 11 (row 2, column 2) is taken out and attends to nothing" in said(figure)
     figure.get_by_role("button", name="Undo all").click()
     assert "Changed" not in said(figure)
 
@@ -630,13 +631,13 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     heads = figure.locator(".lv-heads button")
     heads.nth(2).click()
     page.keyboard.press("x")
-    assert "Changed: 1 head cut. In head 2 of block 0" in said(figure)
-    assert heads.nth(2).get_attribute("aria-label") == "block 0, head 2, cut"
+    assert "Changed: 1 head ablated. In head 2 of block 0" in said(figure)
+    assert heads.nth(2).get_attribute("aria-label") == "block 0, head 2, ablated"
     page.keyboard.press("ArrowDown")
     assert "In head 2 of block 1" in said(figure)
     assert heads.nth(6).get_attribute("aria-checked") == "true"
-    figure.get_by_role("button", name="Cut all of block 1").click()
-    assert "5 heads cut" in said(figure)
+    figure.get_by_role("button", name="Ablate all of block 1").click()
+    assert "5 heads ablated" in said(figure)
     over = patches_of(figure)
     for name, words in {"rollout": "By rollout", "the mean of its block": "In the mean of block 1"}.items():
         figure.get_by_label(name).check()
@@ -729,10 +730,10 @@ def test_files(opened, book_page, tmp_path):
     svg = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
     bad = [
         ({"name": "huge.png", "mimeType": "image/png", "buffer": png(8000, 5000)}, "8000 × 5000 pixels, 40 million"),
-        ({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no picture at all"}, "notes.txt is no picture"),
+        ({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no image"}, "notes.txt is not an image"),
         ({"name": "a.svg", "mimeType": "image/svg+xml", "buffer": svg}, "Choose a PNG, JPEG, WebP, GIF or BMP"),
         ({"name": "cut.png", "mimeType": "image/png", "buffer": png(90, 90)[:60]}, "cut.png is damaged"),
-        ({"name": "empty.png", "mimeType": "image/png", "buffer": b""}, "empty.png is no picture"),
+        ({"name": "empty.png", "mimeType": "image/png", "buffer": b""}, "empty.png is not an image"),
         (large, "large.png has 50 MB. Choose a file of at most 40 MB"),
     ]
     for file, words in bad:
@@ -757,9 +758,9 @@ def test_by_touch_on_a_phone(opened, book_page):
     assert [n for n, now in enumerate(patches_of(figure)) if now.look != start[n].look] == [6]
     figure.locator(".lv-heads button").nth(9).tap()
     assert "In head 1 of block 2" in said(figure)
-    figure.get_by_role("button", name="Cut head 1 of block 2").tap()
+    figure.get_by_role("button", name="Ablate head 1 of block 2").tap()
     figure.get_by_role("button", name="Shuffle the patches").tap()
-    assert "the patches are shuffled and 1 head cut" in said(figure)
+    assert "the patches are shuffled and 1 head ablated" in said(figure)
     figure.get_by_label("draws").tap()
     board = figure.get_by_role("application")
     side = board.bounding_box()["width"]
@@ -774,7 +775,7 @@ def test_accessible_in_use_and_follows_the_theme(opened, book_page):
     figure, page, watch = opened(book_page)
     figure.locator(".lv-grid button").nth(6).click()
     figure.locator(".lv-heads button").nth(3).click()
-    figure.get_by_role("button", name="Cut head 3 of block 0").click()
+    figure.get_by_role("button", name="Ablate head 3 of block 0").click()
     figure.get_by_label("draws").check()
     figure.locator("input[type=file]").set_input_files({"name": "x", "mimeType": "", "buffer": b"x"})
     before, table = ink(figure, ".lv-heads"), ink(figure, ".lv-table")
@@ -788,13 +789,13 @@ def test_accessible_in_use_and_follows_the_theme(opened, book_page):
 @pytest.mark.parametrize("norm, pos", [("pre", "sincos"), ("post", "none")])
 def test_any_vit_of_the_book(opened, sheet, norm, pos, pool):
     model = small(norm=norm, pos_embed=pos, global_pool=pool)
-    live = LiveViT(model, pictures(model))
+    live = LiveViT(model, samples(model))
     figure, page, watch = opened(sheet(live))
     classes = live.classes
-    assert differing(shares(figure), written(switched(rounded(live), live.image())[0]["logits"], classes)) == {}
+    assert differing(shares(figure), written(switched(rounded(live), live.network_input())[0]["logits"], classes)) == {}
     assert figure.locator(".lv-heads button").count() == 6 + 3 * (pool == "attn")
     figure.locator(".lv-heads button").last.click()
-    assert ("Head 2 of the pooling looks" if pool == "attn" else "In head 2 of block 1") in said(figure)
+    assert ("Head 2 of the pooling attends" if pool == "attn" else "In head 2 of block 1") in said(figure)
     figure.get_by_label("Take hidden patches out").check()
     for patch in figure.locator(".lv-grid button").all():
         patch.click()
@@ -806,10 +807,10 @@ def test_any_vit_of_the_book(opened, sheet, norm, pos, pool):
     watch.assert_clean()
 
 
-def test_pictures_of_something_else_are_named(opened, sheet):
+def test_images_of_something_else_are_named(opened, sheet):
     model = small()
-    figure, page, watch = opened(sheet(LiveViT(model, pictures(model), classes=list("abcdefg"))))
-    assert "trained to tell a, b, c and so on apart. The pictures here show something else" in figure.inner_text()
+    figure, page, watch = opened(sheet(LiveViT(model, samples(model), classes=list("abcdefg"))))
+    assert "trained to tell a, b, c and so on apart. The images here show something else" in figure.inner_text()
     assert "✓" not in figure.locator(".lv-bars").inner_text()
 
 

@@ -21,7 +21,7 @@ def stored():
 
 
 def test_position_explorer_carries_the_experiment(stored):
-    explorer = PositionExplorer(picture=2, order=3)
+    explorer = PositionExplorer(image=2, order=3)
     models = list(stored["models"].values())
     carried = torch.frombuffer(bytearray(explorer.probabilities), dtype=torch.float32)
     assert torch.equal(carried, torch.tensor([m["probabilities"] for m in models]).flatten())
@@ -35,7 +35,7 @@ def test_position_explorer_carries_the_experiment(stored):
 
 
 def test_stored_answers_show_what_the_chapter_says(stored):
-    """Without positions no order changes anything; with loud positions every order does."""
+    """Without positions no order changes anything; with large positions every order does."""
     change = {}
     for name, model in stored["models"].items():
         p = torch.tensor(model["probabilities"])  # (images, orders, classes)
@@ -51,7 +51,7 @@ def test_stored_answers_show_what_the_chapter_says(stored):
 @pytest.mark.parametrize(
     "call, error, words",
     [
-        (lambda: PositionExplorer(picture=10), ValueError, ["picture", "9", "10"]),
+        (lambda: PositionExplorer(image=10), ValueError, ["image", "9", "10"]),
         (lambda: PositionExplorer(order=-1), ValueError, ["order", "-1", "8"]),
         (lambda: PositionExplorer(place="5"), TypeError, ["place", "'5'"]),
         (lambda: setattr(PositionExplorer(), "place", 16), ValueError, ["place", "16", "15"]),

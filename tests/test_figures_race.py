@@ -69,7 +69,7 @@ def test_its_faults_are_the_clinics_of_every_family_and_put_out_every_light():
     assert set().union(*(fault.seen_by or () for fault in faults)) == set(clinic.TESTS)
 
 
-def test_it_has_a_picture_for_where_no_script_runs_and_a_fixed_text():
+def test_it_has_an_image_for_where_no_script_runs_and_a_fixed_text():
     race = TrainRace()
     before = race._repr_mimebundle_()[0]
     assert before["text/plain"] == repr(TrainRace(fault="post norm"))

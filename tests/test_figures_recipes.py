@@ -61,7 +61,7 @@ def test_recipe_explorer_carries_the_runs(stored):
     assert sum(len(v) for v in explorer.get_state().values() if isinstance(v, (bytes, str))) < 60_000
 
 
-def test_still_picture_shows_what_was_chosen(stored):
+def test_still_image_shows_what_was_chosen(stored):
     explorer = RecipeExplorer(made_up())
     assert "image/png" in explorer._repr_mimebundle_()[0]
     xs, losses = explorer._curves(1)
@@ -111,7 +111,7 @@ def assert_numbers(figure, stored, arm, view):
     error = gaps.std(ddof=1) / math.sqrt(len(gaps))
     says = figure.get_by_role("status")
     side = "less" if gaps.mean() < 0 else "more"
-    expect(says).to_contain_text(f"{arm}: {100 * other.mean():.2f}\u00a0% of all test pictures")
+    expect(says).to_contain_text(f"{arm}: {100 * other.mean():.2f}\u00a0% of all test images classified correctly")
     expect(says).to_contain_text(f"{abs(gaps.mean()):.2f} points {side} than the recipe (standard error {error:.2f})")
     chance = stats.ttest_1samp(gaps, 0).pvalue > 0.05
     expect(says).to_contain_text("which may be chance" if chance else "more than chance gives 1 time in 20")

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 START = """import torch
 from vitnb import data, figures, inspection
 model = inspection.trained()
-pictures = torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+images = torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 names = ["one", "two", "three"]
 record = data.result("recipes")"""
 # The class: how it is made; what takes the key, the key; the trait that it changes, by how much;
@@ -26,7 +26,7 @@ FIGURES = {
     "PatchExplorer": ("()", ".vf-pad", "ArrowDown", ("row", 1), "column = 95", "column 95 belongs to token 17"),
     "PositionExplorer": ("()", ".vf-pad", "ArrowDown", ("place", 4), "place = 6", "Place 6 of 0 to 15"),
     "AttentionExplorer": (
-        "(model, pictures, names)",
+        "(model, images, names)",
         ".vf-pad >> nth=0",
         "ArrowRight",
         ("token", 1),
@@ -35,7 +35,7 @@ FIGURES = {
     ),
     "BlockDiagram": ("()", "input[type=range]", "ArrowRight", ("depth", 1), "depth = 3", "36 blocks"),
     "PoolExplorer": (
-        "({'cls': model}, pictures, names)",
+        "({'cls': model}, images, names)",
         ".vf-pad >> nth=1",
         "ArrowRight",
         ("patch", 1),
@@ -48,7 +48,7 @@ FIGURES = {
         "(model, data.load())",
         ".lv-shelf button >> nth=0",
         "ArrowRight",
-        ("picture", 1),
+        ("image", 1),
         "hidden = [5, 6]",
         "2 of 16 patches painted grey",
     ),
@@ -130,11 +130,11 @@ def test_figures_and_python_hear_each_other(new_context, lab):
         figure.scroll_into_view_if_needed()
         says = figure.get_by_role("status")
         expect(says).not_to_be_empty()
-        before, heard = ask(kernel, f"{name}.{trait}"), says.inner_text()
+        before, said = ask(kernel, f"{name}.{trait}"), says.inner_text()
         figure.locator(part).focus()
         page.keyboard.press(key)
         wait_for(kernel, f"{name}.{trait}", before + step)
-        expect(says).not_to_have_text(heard)
+        expect(says).not_to_have_text(said)
         if name == "RecipeExplorer":
             words = ask(kernel, f"{name}.arms[3]")
         kernel.execute(f"{name}.{change}", reply=True, timeout=120)
@@ -153,7 +153,7 @@ def test_figures_and_python_hear_each_other(new_context, lab):
 
     kernel.execute(
         "from vitnb import patchify, unpatchify\n"
-        "patches = patchify(LiveViT.image(), 7)\n"
+        "patches = patchify(LiveViT.network_input(), 7)\n"
         "patches[:, LiveViT.hidden] = 0\n"
         "right = model(unpatchify(patches, 7, (28, 28), 1))[0].detach()",
         reply=True,

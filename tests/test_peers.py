@@ -1,4 +1,4 @@
-"""What the experiments time: the same architecture, as many pictures, and a race that is fair."""
+"""What the experiments time: the same architecture, as many images, and a race that is fair."""
 
 import random
 import re
@@ -30,7 +30,7 @@ def test_each_peer_is_the_same_transformer(name):
     with torch.no_grad():
         logits = model(images)
         assert logits.shape == (3, 10)
-        torch.testing.assert_close(model(images[1:2]), logits[1:2], atol=1e-5, rtol=0)  # each picture by itself
+        torch.testing.assert_close(model(images[1:2]), logits[1:2], atol=1e-5, rtol=0)  # each image by itself
     before = {n: p.clone() for n, p in model.named_parameters()}
     step = common.step(model.train(), images, torch.tensor([0, 1, 2], device=DEVICE))
     step()

@@ -318,7 +318,7 @@ test("a race starts equal: with every fault the weights that are in both are the
   );
 });
 
-test("the starting weights are spread as vitnb's", () => {
+test("the initial weights have the standard deviations of vitnb's", () => {
   const { weights, tape } = new Trainer({ ...CONFIG, embed_dim: 64, num_heads: 4 });
   const std = (name) => {
     const x = tape.read(weights[name]);

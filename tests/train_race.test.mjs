@@ -5,7 +5,7 @@ import test from "node:test";
 import {
   aheadOf,
   gazeOf,
-  heardOf,
+  receive,
   newRun,
   similarity,
   smooth,
@@ -43,8 +43,8 @@ test("what row 0 attends to is the mean of the heads", () => {
 
 test("messages add up, and the verdict names what the curves do not show", () => {
   const run = newRun("key");
-  heardOf(run, { step: 0, seconds: 0, losses: [[], []], accuracy: [0.1, 0.1], looks: "old" });
-  heardOf(run, {
+  receive(run, { step: 0, seconds: 0, losses: [[], []], accuracy: [0.1, 0.1], looks: "old" });
+  receive(run, {
     step: 2,
     seconds: 1,
     losses: [
@@ -59,7 +59,7 @@ test("messages add up, and the verdict names what the curves do not show", () =>
     [4, 1],
   ]);
   assert.equal(run.looks, "old");
-  heardOf(run, { step: 3, seconds: 2, losses: [[1], [1]], accuracy: [0.9, 0.5], looks: null });
+  receive(run, { step: 3, seconds: 2, losses: [[1], [1]], accuracy: [0.9, 0.5], looks: null });
   run.state = "done";
   run.lights[1] = { reference: false, order: false, cut: true };
   const contest = { steps: 3, fault: { training: false } };

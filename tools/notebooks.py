@@ -180,7 +180,7 @@ def refresh_figures(notebook: NotebookNode) -> None:
 
 
 def output_texts(cell: NotebookNode) -> list[str]:
-    """Return what a reader of the cell's outputs can read, pictures apart."""
+    """Return what a reader of the cell's outputs can read, images apart."""
     texts = []
     for output in cell.get("outputs", []):
         if output.output_type == "stream":

@@ -19,7 +19,7 @@ def chromium() -> str | None:
 
 
 def print_deck(browser: Browser, deck: Path, pdf: Path) -> None:
-    """Write a deck as a PDF, a page a slide, with the still pictures of its live figures."""
+    """Write a deck as a PDF, a page a slide, with the still images of its live figures."""
     page = browser.new_page()
     page.goto(f"{deck.as_uri()}?print-pdf")
     page.locator("html[data-ready]").wait_for()

@@ -27,7 +27,7 @@ def world() -> tuple[int, int]:
 def share(batch_size: int) -> slice:
     """Return this process' part of a batch.
 
-    Raises: ValueError if the processes cannot have equally many pictures.
+    Raises: ValueError if the processes cannot have equally many images.
     """
     rank, size = world()
     if batch_size % size:

@@ -1,4 +1,4 @@
-"""Chapters 3 and 4: tokens that look at each other."""
+"""Chapters 3 and 4: tokens that attend to each other."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Pictures for the book: Fashion-MNIST, the handwritten digits, one photograph (chapter 09).
+"""Images for the book: Fashion-MNIST, the handwritten digits, one photograph (chapter 09).
 
 A dataset is four tensors. Images stay uint8, one byte a pixel, on the device
 of the model; they are augmented and normalised there, a whole batch at once.
@@ -31,11 +31,11 @@ BOOT = (
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test pictures with their classes.
+    """Training and test images with their classes.
 
     Shapes: images (N, C, H, W), uint8 or float in [0, 1]; labels (N,), int64.
     mean and std are those of the training pixels, one number or one a channel.
-    mirror says whether a mirrored picture keeps its class: a shoe does, a 2 does not.
+    mirror says whether a mirrored image keeps its class: a shoe does, a 2 does not.
     held_out names what test_images are: the test set, or after hold_out a validation set.
     Raises: ValueError if shapes, lengths, types or labels do not fit together.
     """
@@ -56,12 +56,12 @@ class Dataset:
             _check_part(part, getattr(self, f"{part}_images"), getattr(self, f"{part}_labels"), len(self.classes))
 
     def to(self, device: torch.device | str) -> "Dataset":
-        """The same pictures on another device."""
+        """The same images on another device."""
         fields = ("train_images", "train_labels", "test_images", "test_labels")
         return replace(self, **{field: getattr(self, field).to(device) for field in fields})
 
     def subset(self, n: int, seed: int = 0, test: int | None = None) -> "Dataset":
-        """n training pictures, equally many of each class (up to one); all test pictures, or the first so many.
+        """n training images, equally many of each class (up to one); all test images, or the first so many.
 
         Raises: ValueError if n is below 1 or more than every class can give.
         """
@@ -85,7 +85,7 @@ class Dataset:
     def hold_out(self, n: int = 5_000, seed: int = 0) -> "Dataset":
         """Set n training images aside as a validation set: they stand in the place of the test images.
 
-        Choose a recipe by them; look at the real test images once, at the end.
+        Choose a recipe by them; use the real test images once, at the end.
 
         Raises: ValueError if n leaves no image to train on, or is below 1.
         """
@@ -104,7 +104,7 @@ class Dataset:
         )
 
     def normalize(self, images: Tensor) -> Tensor:
-        """Pixels to floats with mean 0 and spread 1 over the training set.
+        """Pixels to floats with mean 0 and standard deviation 1 over the training set.
 
         Shapes: images (B, C, H, W), uint8 or float in [0, 1] -> float (B, C, H, W).
         """
@@ -121,7 +121,7 @@ def load(name: str = "fashion_mnist", root: str | Path | None = None, device: st
     $VITNB_DATA and in the user's cache, then downloads them. The archives are
     checked against torchvision's MD5 sums at every load and unpacked in memory,
     so a damaged or half-written file is never used. With neither data nor
-    network it says so and gives the digits: .name tells which it was.
+    network it says so and gives the digits: .name holds which it was.
     VITNB_OFFLINE=1 forbids the download.
 
     Raises: ValueError for an unknown name; RuntimeError if an archive is
@@ -138,7 +138,7 @@ def load(name: str = "fashion_mnist", root: str | Path | None = None, device: st
 def pairs(data: Dataset, n: int, n_test: int = 4000) -> Dataset:
     """Pairs of images side by side, half as large, with two classes: of different kinds, or of the same.
 
-    Every second pair is of one kind, and either side alone tells nothing: each
+    Every second pair is of one kind, and either side alone is uninformative: each
     kind is as frequent among the pairs that match as among the others.
 
     Shapes: images (N, 1, H, W) -> (n, 1, H/2, W).
@@ -216,12 +216,12 @@ def result(name: str) -> dict:
 def augment(
     images: Tensor, generator: torch.Generator | None, flip: bool = True, shift: int = 1, erase: float = 0.0
 ) -> Tensor:
-    """Mirror, move and partly erase each picture at random: new pictures of the same things.
+    """Mirror, move and partly erase each image at random: new images of the same things.
 
     flip mirrors half of them left to right; shift moves each by up to that many
-    pixels, zeros coming in; erase is the share of pictures that lose a rectangle
+    pixels, zeros coming in; erase is the share of images that lose a rectangle
     (Zhong et al. 2020). The same generator state gives
-    the same pictures; without a generator, torch's own is used.
+    the same images; without a generator, torch's own is used.
 
     Shapes: images (B, C, H, W) -> (B, C, H, W), same dtype, same device.
     Raises: ValueError if images are not 4-D, shift is negative or erase is not in [0, 1].
@@ -245,7 +245,7 @@ def augment(
 
 
 def _rectangles(images: Tensor, erase: float, generator: torch.Generator | None) -> Tensor:
-    """One random rectangle a picture, sides of 1/8 to 1/2 of the picture's: True inside, (B, 1, H, W)."""
+    """One random rectangle per image, sides of 1/8 to 1/2 of the image's: True inside, (B, 1, H, W)."""
     draw = torch.rand(5, len(images), 1, device=images.device, generator=generator)  # size 2, place 2, whether
     sides = []
     for n, size, place in zip(images.shape[2:], draw[:2], draw[2:4], strict=True):
@@ -258,7 +258,7 @@ def _rectangles(images: Tensor, erase: float, generator: torch.Generator | None)
 def _digits() -> Dataset:
     """1,797 digits of 8x8 pixels, three times as large on a margin of 2: 28x28.
 
-    The last 297 are the test: mostly other writers than the training pictures'.
+    The last 297 are the test: mostly other writers than the training images'.
     """
     from sklearn.datasets import load_digits
 

@@ -42,7 +42,7 @@ class History:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a model does on pictures it has not trained on. logits are (N, K), the others follow from them."""
+    """How a model does on images it has not trained on. logits are (N, K), the others follow from them."""
 
     accuracy: float
     loss: float
@@ -59,14 +59,14 @@ class Evaluation:
 
     @property
     def confusion(self) -> Tensor:
-        """(K, K): row = the true class, column = what the model says."""
+        """(K, K): row = the true class, column = what the model predicts."""
         k = self.logits.shape[1]
         return torch.bincount(self.labels * k + self.predictions, minlength=k * k).view(k, k)
 
 
 @torch.no_grad()
 def evaluate(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int = 1000) -> Evaluation:
-    """Run a model in eval mode over pictures and compare with their labels.
+    """Run a model in eval mode over images and compare with their labels.
 
     Shapes: images (N, C, H, W), already normalised: data.normalize(data.test_images); labels (N,).
     Raises: TypeError for uint8 images; ValueError for none, or another number of labels.

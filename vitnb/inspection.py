@@ -17,7 +17,7 @@ from vitnb.weights import load
 def trained() -> ViT:
     """Load the ViT that the book trained on Fashion-MNIST, in eval mode.
 
-    data.result("trained") says how well it does, and how it was made.
+    data.result("trained") holds how well it does, and how it was made.
 
     Raises: FileNotFoundError if the file is not there.
     """
@@ -34,7 +34,7 @@ def rollout(maps: Sequence[Tensor]) -> Tensor:
 
     Each layer hands a token half of itself, for the residual path, and half
     of what it attends to, the mean of the heads; the layers are multiplied,
-    the last one on the left. Row n says where token n comes from, if values,
+    the last one on the left. Row n holds where token n comes from, if values,
     MLPs and norms are left out of account.
 
     Shapes: one (B, h, T, T) a layer, the first layer first -> (B, T, T), whose rows sum to 1.
@@ -52,13 +52,13 @@ def rollout(maps: Sequence[Tensor]) -> Tensor:
 def attention_distance(
     maps: Sequence[Tensor], grid_size: Size, num_prefix_tokens: int = 1, patch_size: float = 1.0
 ) -> Tensor:
-    """Measure how far each head looks: the mean distance from a patch to what it attends to.
+    """Measure the attention distance of each head: the mean distance from a patch to what it attends to.
 
     Prefix tokens have no place on the grid: their rows and columns are left
     out, and what remains of a row is made to sum to 1 again. The distance is
     in patches, or in pixels if patch_size is given.
 
-    Shapes: one (B, h, T, T) a layer -> (layers, h), a mean over pictures and patches.
+    Shapes: one (B, h, T, T) a layer -> (layers, h), a mean over images and patches.
     Raises: ValueError if T is not num_prefix_tokens plus the grid.
     Source: Dosovitskiy et al. 2021, figure 7 and appendix D.7.
     """
@@ -145,9 +145,9 @@ def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
 
 
 def mean_of_others(maps: Tensor) -> Tensor:
-    """Give each image the mean map of all the others: what the place of a patch says, and nothing of this image.
+    """Give each image the mean map of all the others: what the place of a patch alone predicts, and nothing of this image.
 
-    It is the baseline that a map has to beat before it tells anything about its own image.
+    It is the baseline that a map has to beat before it explains anything about its own image.
 
     Shapes: (B, N) -> (B, N).
     Raises: ValueError if there is only one image.

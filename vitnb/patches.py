@@ -124,7 +124,7 @@ class PatchEmbedding(_Stem):
 
 
 class ConvStem(_Stem):
-    """Look at the image through small convolutions before it becomes tokens.
+    """Process the image by small convolutions before it becomes tokens.
 
     Convolutions of 3 x 3 pixels with stride 2 halve the image until it has
     one place for each patch, and as many channels as a token. BatchNorm and

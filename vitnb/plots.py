@@ -81,7 +81,7 @@ def spread(axis: Axes, xs: Sequence[float], runs: Sequence[Sequence[float]], lab
 
 
 def confusion(axis: Axes, matrix: Tensor, classes: Sequence[str]) -> None:
-    """Draw a confusion matrix (K, K): row = the true class, column = the answer; in per cent of the row."""
+    """Draw a confusion matrix (K, K): row = the true class, column = the prediction; in per cent of the row."""
     share = 100 * matrix / matrix.sum(dim=1, keepdim=True).clamp(min=1)
     axis.imshow(share, cmap="Blues", vmin=0, vmax=100)
     ticks = range(len(classes))

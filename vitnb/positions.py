@@ -1,4 +1,4 @@
-"""Chapter 2: telling the tokens where they are."""
+"""Chapter 2: position embeddings, which give tokens a place."""
 
 import math
 

@@ -90,7 +90,7 @@ class LiveCurve:
 
 
 def draw_curves(run: Run) -> bytes:
-    """The picture of LiveCurve, as PNG; the same history gives the same bytes."""
+    """The image of LiveCurve, as PNG; the same history gives the same bytes."""
     from matplotlib.figure import Figure  # without pyplot: no global state, no second display
 
     history, held_out = run.history, run.data.held_out

@@ -27,9 +27,9 @@ class Recipe:
     optimizer: str = "adamw"  # or "sgd", with betas[0] as its momentum; or "muon": see muon_matrices
     clip: float | None = 1.0  # longest gradient: one odd batch cannot throw the weights away
     label_smoothing: float = 0.0
-    flip: bool = True  # only where data.mirror says that a mirrored picture keeps its class
+    flip: bool = True  # only where data.mirror says that a mirrored image keeps its class
     shift: int = 1  # pixels
-    erase: float = 0.0  # share of the pictures that lose a rectangle
+    erase: float = 0.0  # share of the images that lose a rectangle
     autocast: bool = True  # bfloat16 on a GPU; a CPU computes in float32 either way
     seed: int = 0
 

@@ -10,7 +10,7 @@ def textbook_vit() -> ViT:
 
     It differs from ViT(config) of the same sizes in three ways: the layer
     after attention has no bias, its output is not dropped, and every layer
-    starts as PyTorch starts it. It expects pixels from 0 to 1, not normalised.
+    is initialised by PyTorch's defaults. It expects pixels from 0 to 1, not normalised.
 
     Shapes: images (B, 1, 96, 96) -> logits (B, 10).
     Source: Zhang et al. 2023, section 11.8, the PyTorch code.

@@ -33,7 +33,7 @@ def _preset(patch: int, width: int, depth: int, heads: int, about: str) -> class
 class ViTConfig:
     """Everything that fixes the shape of a ViT, under timm's names.
 
-    The defaults are the book's small model for 28 x 28 pictures; the class
+    The defaults are the book's small model for 28 x 28 images; the class
     methods are the models of Dosovitskiy et al. 2021, Table 1 (Ti and S:
     Touvron et al. 2021, Table 1). num_classes=0 leaves the head out.
 
@@ -54,7 +54,7 @@ class ViTConfig:
     dropout: float = 0.0
     attn_dropout: float = 0.0
     qkv_bias: bool = True
-    pos_std: float = 0.02  # spread of the learned positions at the start
+    pos_std: float = 0.02  # standard deviation of the learned positions at initialisation
     norm_eps: float = 1e-6  # as in timm and torchvision; nn.LayerNorm alone has 1e-5
     stem: str = "patch"  # or "conv": see ConvStem
 
@@ -174,13 +174,13 @@ class ViT(nn.Module):
 
 
 def initialise(model: ViT) -> None:
-    """Set the starting weights.
+    """Set the initial weights.
 
-    Xavier keeps the size of signals and gradients from layer to layer at any
-    width (a fixed spread of 0.02 would nearly silence the branches at width
-    64); a convolution is a linear layer in disguise, so its spread follows
-    its inputs; the head starts small, so that the first loss is close to
-    ln K whatever the image.
+    Xavier keeps the magnitude of signals and gradients from layer to layer at
+    any width (a fixed standard deviation of 0.02 would nearly silence the
+    branches at width 64); a convolution is a linear layer in disguise, so its
+    standard deviation follows its fan-in; the head is initialised small, so
+    that the first loss is close to ln K whatever the image.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

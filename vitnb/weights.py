@@ -79,7 +79,7 @@ def to_torchvision(model: ViT) -> "TorchvisionViT":
     """Copy a ViT into torchvision's VisionTransformer, with the same logits.
 
     Raises: ValueError if torchvision has no such model (it wants square
-        pictures of 3 channels, pre-norm, a cls token, positions, qkv biases).
+        images of 3 channels, pre-norm, a cls token, positions, qkv biases).
     """
     from torchvision.models import VisionTransformer
 

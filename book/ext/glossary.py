@@ -14,7 +14,7 @@ CHAPTER = re.compile(r"\(\[(\d+)\]")
 MARKUP = re.compile(r"\[([^\]]*)\]\([^)]*\)|[`*$]")
 # English before they are terms: a word like these is a term from the chapter on that the glossary names, not before.
 ORDINARY = {
-    "branch", "budget", "buffer", "key", "mask", "parameter", "query", "saturated", "score", "seed",
+    "baseline", "branch", "budget", "buffer", "key", "mask", "parameter", "query", "saturated", "score", "seed",
     "tracing", "value",
 }  # fmt: skip
 # No reader needs these explained where they stand, or they are names in code.

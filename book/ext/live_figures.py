@@ -1,4 +1,4 @@
-"""Figures that live in the page: their still pictures, the script that wakes them, controls that need Python."""
+"""Figures that live in the page: their still images, the script that wakes them, controls that need Python."""
 
 import json
 
@@ -41,13 +41,13 @@ def prepare_source(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 class StillPictures(SphinxPostTransform):
-    """Keep the still picture of a live figure in the page: it shows until a script runs, and where none does."""
+    """Keep the still image of a live figure in the page: it shows until a script runs, and where none does."""
 
     default_priority = 3  # before myst-nb takes one kind of each output
     formats = ("html",)
 
     def run(self, **kwargs: object) -> None:
-        """Put the picture and the view of each live figure into one frame."""
+        """Put the image and the view of each live figure into one frame."""
         for bundle in list(self.document.findall(nodes.container)):
             kinds = {child.get("mime_type"): child for child in bundle.children if isinstance(child, nodes.container)}
             if bundle.get("nb_element") == "mime_bundle" and VIEW in kinds:

@@ -186,11 +186,11 @@ def build(
     modules too, and are recognised by what these compute.
     """
 
-    def twin(module: nn.Module, args: tuple) -> nn.Module:
+    def rebuilt(module: nn.Module, args: tuple) -> nn.Module:
         return loaded(make(module, *args), module)
 
     def computed(args: tuple) -> Mistakes:
-        return {message: lambda *x, f=f: twin(f(*args), args)(*x) for message, f in mistakes.items()}
+        return {message: lambda *x, f=f: rebuilt(f(*args), args)(*x) for message, f in mistakes.items()}
 
     def test(answer: Callable) -> str:
         for args, inputs in cases():
@@ -200,7 +200,7 @@ def build(
             if before is not None:
                 before(module, *args)
             with torch.no_grad():
-                target, own = reference(*args)(*inputs), twin(module, args)
+                target, own = reference(*args)(*inputs), rebuilt(module, args)
                 result = tensor_like(call(own, *inputs), target)
                 if _same(result, target, tolerance):
                     continue

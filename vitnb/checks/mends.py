@@ -242,12 +242,12 @@ def _computes_something_else(mended: nn.Module, before: nn.Module, right: ViT) -
             )
     if not close(_ran(mended.eval(), images), right.eval()(images), 10 * TOLERANCE):
         return "After one step of training it has other logits than a right model after the same step."
-    twin = copy.deepcopy(mended)
+    copied = copy.deepcopy(mended)
     with torch.no_grad():
-        for p in twin.parameters():
+        for p in copied.parameters():
             p.copy_(0.3 * fresh(*p.shape))
-    _give(right, twin)
-    if not close(_ran(twin, images[:2]), right(images[:2]), TOLERANCE):
+    _give(right, copied)
+    if not close(_ran(copied, images[:2]), right(images[:2]), TOLERANCE):
         return (
             "A copy of the mended patient still computes with numbers of the one it was copied from. A function that "
             "you assigned to a part holds on to that part: use types.MethodType, or a part of the right class."

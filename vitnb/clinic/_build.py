@@ -18,7 +18,7 @@ from vitnb.vit import ViT, ViTConfig
 
 
 def build(name: str, config: ViTConfig) -> ViT:
-    """Make a ViT with one fault; all else, the starting weights too, is that of ViT(config).
+    """Make a ViT with one fault; all else, the initial weights too, is that of ViT(config).
 
     Raises: ValueError for an unknown fault, one that no model can have, or a
         config without the part that it belongs to.

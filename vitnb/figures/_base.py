@@ -1,4 +1,4 @@
-"""What all live figures share: one module of JavaScript each, a still picture, a fixed text."""
+"""What all live figures share: one module of JavaScript each, a still image, a fixed text."""
 
 import base64
 import io
@@ -64,7 +64,7 @@ class Figure(anywidget.AnyWidget):
     """A figure that answers to the reader, in JupyterLab, in Colab and in the page of the book.
 
     A subclass names its files (_esm = module("name.js"), _css = style()), has
-    a trait for all that its JavaScript needs and draws a still picture for
+    a trait for all that its JavaScript needs and draws a still image for
     where no script runs: GitHub, PDF, print. Python may read and set the
     traits; to redraw never needs Python.
     """
@@ -72,7 +72,7 @@ class Figure(anywidget.AnyWidget):
     _css = style()
 
     def still(self) -> matplotlib.figure.Figure:
-        """Draw the picture that stands for the figure where no script runs."""
+        """Draw the image that stands for the figure where no script runs."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -97,9 +97,9 @@ class Figure(anywidget.AnyWidget):
 
 
 def image_bytes(name: str, image: Tensor) -> bytes:
-    """Return a picture (C, H, W), float in [0, 1] or uint8, as the bytes that kit/canvas.js reads.
+    """Return an image (C, H, W), float in [0, 1] or uint8, as the bytes that kit/canvas.js reads.
 
-    Raises: TypeError or ValueError if it is no such picture, or too large to travel in a page.
+    Raises: TypeError or ValueError if it is no such image, or too large to travel in a page.
     """
     C, H, W = tensor(name, image, 3, "(C, H, W)").shape
     if C not in (1, 3):

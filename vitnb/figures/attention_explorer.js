@@ -1,5 +1,5 @@
-// AttentionExplorer: the row of one token over the picture, all heads side by side, raw weights against rollout.
-import { palette, picture, shades } from "./kit/canvas.js";
+// AttentionExplorer: the row of one token over the image, all heads side by side, raw weights against rollout.
+import { paint, palette, shades } from "./kit/canvas.js";
 import { choice, pointable, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, sentence, soft } from "./kit/dom.js";
 import { figure, needBytes, needIndex } from "./kit/figure.js";
@@ -23,7 +23,7 @@ export function decodeRows(stored, T) {
   return weights;
 }
 
-/** One row of the rollout through the layers 0 to layer, of their mean maps: half of what a token hears, half of what it is. */
+/** One row of the rollout through the layers 0 to layer, of their mean maps: half of what a token attends to, half of what it is. */
 export function rolloutRow(means, T, layer, token) {
   let row = new Float32Array(T);
   row[token] = 1;
@@ -37,7 +37,7 @@ export function rolloutRow(means, T, layer, token) {
 }
 
 /** How many tokens with equal weights would have the entropy of this row. */
-export function tokensHeard(row) {
+export function effectiveTokens(row) {
   return Math.exp(row.reduce((sum, a) => sum - (a > 0 ? a * Math.log(a) : 0), 0));
 }
 
@@ -52,13 +52,13 @@ function readMaps(model) {
   const stored = Object.fromEntries(fixed.map((name) => [name, model.get(name)]));
   const { networks, names, sizes, grid, prefix, shape } = stored;
   const [L, heads, T] = sizes;
-  const length = 2 * L * heads * T * T; // bytes of one picture's maps
+  const length = 2 * L * heads * T * T; // bytes of one image's maps
   const maps = needBytes(model.get("maps"), "maps", networks.length * names.length * length);
   if (T !== prefix + grid[0] * grid[1] || ![0, 1].includes(prefix))
     throw Error(`${T} tokens are not ${prefix} and ${grid.join(" × ")} patches`);
   const area = shape[0] * shape[1] * shape[2];
-  const pixels = needBytes(model.get("pixels"), "pictures", names.length * area);
-  /** The weights of one picture in one network, and the mean of the heads of each layer. */
+  const pixels = needBytes(model.get("pixels"), "images", names.length * area);
+  /** The weights of one image in one network, and the mean of the heads of each layer. */
   const read = (net, index) => {
     const start = (net * names.length + index) * length;
     const weights = decodeRows(maps.subarray(start, start + length), T);
@@ -70,7 +70,7 @@ function readMaps(model) {
 
 /** The choices of a figure. */
 function readState(model, { names, sizes: [L, heads, T] }) {
-  const count = { picture: names.length, token: T, layer: L, head: heads };
+  const count = { image: names.length, token: T, layer: L, head: heads };
   const now = Object.fromEntries(
     Object.keys(count).map((name) => [name, needIndex(model.get(name), name, count[name])]),
   );
@@ -130,11 +130,11 @@ function build({ model, root, put }) {
   state();
   const clamp = (value, count) => Math.min(Math.max(value, 0), count - 1);
 
-  // The weights of the picture that is shown, for each network.
-  let known = { picture: -1 };
+  // The weights of the image that is shown, for each network.
+  let known = { image: -1 };
   const weightsOf = (index) => {
-    if (known.picture !== index)
-      known = { picture: index, all: networks.map((_, net) => read(net, index)) };
+    if (known.image !== index)
+      known = { image: index, all: networks.map((_, net) => read(net, index)) };
     return known.all;
   };
   // The columns of the table: the heads, their mean, the rollout.
@@ -152,7 +152,7 @@ function build({ model, root, put }) {
   const tokenName = (n) =>
     n < prefix ? "token 0 (cls)" : `token ${n} (${placeOf(n - prefix, cols)})`;
 
-  const pictures = choice("Picture:", names, (index) => put({ picture: index }));
+  const images = choice("Image:", names, (index) => put({ image: index }));
   const tokens = slider("Token", (token) => put({ token }));
   const layers = slider("Layer", (layer) => put({ layer }));
   const pick = (column, layer = model.get("layer")) =>
@@ -162,7 +162,7 @@ function build({ model, root, put }) {
     });
   const picks = choice("Show:", columns, (column) => pick(column));
 
-  // A pointer over a picture tries tokens out; a press keeps one, else the old one comes back. Keys keep.
+  // A pointer over an image tries tokens out; a press keeps one, else the old one comes back. Keys keep.
   let kept = null;
   const choose = (token, event) => {
     if (event.type === "keydown") kept = kept === null ? null : token;
@@ -197,17 +197,17 @@ function build({ model, root, put }) {
   const many = networks.length > 1;
   const titled = (title, kind) =>
     panels.map((panel, i) => {
-      const words = many ? networks[i] + (title && `: ${title}`) : title || "over the picture";
+      const words = many ? networks[i] + (title && `: ${title}`) : title || "over the image";
       return h("div", {}, heading(words), panel[kind].node);
     });
   const [maps, tables, matrices] = [
     titled("", "map"),
     titled("every head of every layer", "table"),
-    titled("the map, row asks column", "matrix"),
+    titled("the map, row = query, column = key", "matrix"),
   ];
   const [says, measures] = [sentence(), facts()];
   const hint = soft(
-    "Move over a picture to try a token, press to keep it; press a small map to see it large. ",
+    "Move over an image to try a token, press to keep it; press a small map to see it large. ",
     "Or focus either and use the arrow keys. Numbers are per cent of a row, which sums to 100. ",
     `Blue is full at ${Math.min(Math.round((100 * FULL) / T), 100)} % and more, in all maps alike.`,
   );
@@ -218,7 +218,7 @@ function build({ model, root, put }) {
         h("div", { className }, ...nodes),
   );
   root.append(
-    controls(...(names.length > 1 ? [pictures.node] : []), tokens.node, layers.node, picks.node),
+    controls(...(names.length > 1 ? [images.node] : []), tokens.node, layers.node, picks.node),
     ...(many
       ? [pair(...maps), wide(...tables), pair(...matrices), words]
       : [wide(...maps, ...tables, ...matrices, words)]),
@@ -227,13 +227,13 @@ function build({ model, root, put }) {
   return function draw() {
     const now = state();
     const { token, layer, show, head, column } = now;
-    const all = weightsOf(now.picture);
-    pictures.show(now.picture);
+    const all = weightsOf(now.image);
+    images.show(now.image);
     tokens.show([...Array(T).keys()], token, tokenName(token));
     layers.show([...Array(L).keys()], layer, `layer ${layer} of 0 to ${L - 1}`);
     picks.show(column);
 
-    const name = names[now.picture];
+    const name = names[now.image];
     const what = {
       head: `head ${head} of layer ${layer}`,
       mean: `the mean of ${heads} heads in layer ${layer}`,
@@ -250,9 +250,9 @@ function build({ model, root, put }) {
         opacity: 0.88 * Math.min(weight / full, 1),
         word: `${n < prefix ? "cls " : ""}${hundredths(weight)}`,
       }));
-      picture(imageOf(now.picture), shape, panel.canvas);
+      paint(imageOf(now.image), shape, panel.canvas);
       const from = tokenName(ranked(rowsShown[i])[0]);
-      const label = `${name}${net}: what ${tokenName(token)} takes in, in ${what}; most from ${from}. Arrow keys choose a token.`;
+      const label = `${name}${net}: what ${tokenName(token)} attends to, in ${what}; most to ${from}. Arrow keys choose a token.`;
       panel.map.show({ cells, chosen: token, label });
       const small = `Small maps of ${tokenName(token)}${net}: ${L} layers of ${heads} heads, their mean, and rollout. Arrow keys choose one: ${what}.`;
       panel.table.show({ layer, column, label: small, grid, partsOf, colours });
@@ -269,24 +269,24 @@ function build({ model, root, put }) {
     const spoken = rowsShown.map((row, i) => {
       const [first, second] = ranked(row);
       return (
-        `${many ? `${networks[i]}: ` : ""}${share(row[first])} from ${tokenName(first)}, ` +
-        `${share(row[second])} from ${tokenName(second)}; in effect ${heardOf(row)} tokens are heard`
+        `${many ? `${networks[i]}: ` : ""}${share(row[first])} to ${tokenName(first)}, ` +
+        `${share(row[second])} to ${tokenName(second)}; effectively ${effectiveOf(row)} tokens`
       );
     });
-    says.textContent = `${name}, ${what}. What ${tokenName(token)} takes in: ${spoken.join(". ")}.`;
+    says.textContent = `${name}, ${what}. What ${tokenName(token)} attends to: ${spoken.join(". ")}.`;
     const together = (fact) =>
       rowsShown.map((row, i) => `${many ? `${networks[i]} ` : ""}${fact(row)}`).join(", ");
     measures.show([
       ["largest weight", together((row) => share(row[ranked(row)[0]]))],
       ["its own weight", together((row) => share(row[token]))],
-      ["tokens heard", together(heardOf)],
+      ["effective number of tokens", together(effectiveOf)],
     ]);
   };
 }
 
-/** How many tokens a row hears, in words: 1.1 of 17. */
-function heardOf(row) {
-  return `${tokensHeard(row).toFixed(1)} of ${row.length}`;
+/** The effective number of tokens of a row, in words: 1.1 of 17. */
+function effectiveOf(row) {
+  return `${effectiveTokens(row).toFixed(1)} of ${row.length}`;
 }
 
 export default figure(build);

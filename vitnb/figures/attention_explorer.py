@@ -1,4 +1,4 @@
-"""Where each token looks: one row over the picture, every head beside it, raw or rolled out (chapters 03 and 11)."""
+"""What each token attends to: one row over the image, every head beside it, raw or rolled out (chapters 03 and 11)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ MAX_WEIGHTS = 16_000_000
 
 
 class AttentionExplorer(Figure):
-    """Pick a token, a layer and a head: whom does the token hear?
+    """Pick a token, a layer and a head: what does the token attend to?
 
         AttentionExplorer(model, image)                      # yours
         AttentionExplorer({"trained": model, "random": start}, images, names, normalize=clothes.normalize)
@@ -31,9 +31,9 @@ class AttentionExplorer(Figure):
     layers, heads and tokens. images are what is shown, (B, C, H, W) or
     (C, H, W), uint8 or float in [0, 1]; normalize makes of them what the
     network was trained on (without it, pixels from 0 to 1). names has one for
-    each picture. The maps are recorded here, once, and travel as bytes.
+    each image. The maps are recorded here, once, and travel as bytes.
 
-    picture, token, layer, head and show ("head", "mean", "rollout") follow the
+    image, token, layer, head and show ("head", "mean", "rollout") follow the
     reader's choice and move the figure when they are set; all count from 0.
 
     Raises: TypeError or ValueError if models, images or names are not as
@@ -48,11 +48,11 @@ class AttentionExplorer(Figure):
     sizes = traitlets.List(traitlets.Int()).tag(sync=True)  # L, h, T
     grid = traitlets.List(traitlets.Int()).tag(sync=True)
     prefix = traitlets.Int(0).tag(sync=True)
-    shape = traitlets.List(traitlets.Int()).tag(sync=True)  # (C, H, W) of a picture
+    shape = traitlets.List(traitlets.Int()).tag(sync=True)  # (C, H, W) of an image
     pixels = traitlets.Bytes().tag(sync=True)
     maps = traitlets.Bytes().tag(sync=True)  # (networks, B, L, h, T, T), see _record
 
-    picture = traitlets.Int(0).tag(sync=True)
+    image = traitlets.Int(0).tag(sync=True)
     token = traitlets.Int(0).tag(sync=True)
     layer = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
@@ -68,9 +68,9 @@ class AttentionExplorer(Figure):
         models = _networks(models)
         images = tensor("images", images[None] if getattr(images, "ndim", 0) == 3 else images, 4, "(B, C, H, W)")
         B, C, H, W = images.shape
-        names = [f"picture {n}" for n in range(B)] if names is None else [str(name) for name in names]
+        names = [f"image {n}" for n in range(B)] if names is None else [str(name) for name in names]
         if not B or len(names) != B:
-            raise ValueError(f"names has {len(names)} for {B} images: give each picture one, and at least one picture")
+            raise ValueError(f"names has {len(names)} for {B} images: give each image one, and at least one image")
         pixels = b"".join(image_bytes(f"images[{n}]", image) for n, image in enumerate(images))
         first = next(iter(models.values()))
         L, T = first.config.depth, first.pool.num_prefix_tokens + first.patch_embed.num_patches
@@ -94,9 +94,9 @@ class AttentionExplorer(Figure):
         )
 
     def weights(self) -> Tensor:
-        """Return the maps of the picture that is shown, as the figure has them: (networks, L, h, T, T)."""
+        """Return the maps of the image that is shown, as the figure has them: (networks, L, h, T, T)."""
         stored = torch.from_numpy(np.frombuffer(self.maps, dtype="<u2").astype(np.float32))
-        stored = stored.reshape(len(self.networks), len(self.names), *self.sizes, -1)[:, self.picture]
+        stored = stored.reshape(len(self.networks), len(self.names), *self.sizes, -1)[:, self.image]
         return stored / stored.sum(dim=-1, keepdim=True)
 
     def row(self) -> Tensor:
@@ -111,7 +111,7 @@ class AttentionExplorer(Figure):
         rows, cols = self.grid
         C, H, W = self.shape
         flat = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8)
-        image = flat.reshape(-1, C, H, W)[self.picture]
+        image = flat.reshape(-1, C, H, W)[self.image]
         weights, n = self.weights()[:, self.layer, :, self.token], self.token - self.prefix  # (networks, h, T)
         shown = min(self.sizes[1], 6)
         columns = 1 + shown
@@ -135,11 +135,11 @@ class AttentionExplorer(Figure):
                 axis.set(xticks=[], yticks=[])
         return figure
 
-    @traitlets.validate("picture", "token", "layer", "head")
+    @traitlets.validate("image", "token", "layer", "head")
     def _check_number(self, proposal: dict) -> int:
         name, value = proposal["trait"].name, proposal["value"]
         L, heads, T = self.sizes
-        count = {"picture": len(self.names), "token": T, "layer": L, "head": heads}[name]
+        count = {"image": len(self.names), "token": T, "layer": L, "head": heads}[name]
         if not 0 <= value < count:
             raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use {count - 1}, for example")
         return value
@@ -150,7 +150,7 @@ class AttentionExplorer(Figure):
 
 
 def _networks(models: ViT | Mapping[str, ViT]) -> dict[str, ViT]:
-    """Return the networks under their names if they can be looked at side by side."""
+    """Return the networks under their names if they can be shown side by side."""
     models = {"network": models} if not isinstance(models, Mapping) else {str(k): m for k, m in models.items()}
     for name, model in models.items():
         if not isinstance(model, ViT):
@@ -171,7 +171,7 @@ def _networks(models: ViT | Mapping[str, ViT]) -> dict[str, ViT]:
 
 @torch.no_grad()
 def _record(model: ViT, images: Tensor, normalize: Callable[[Tensor], Tensor] | None) -> bytes:
-    """Run a network on pictures and return its maps (B, L, h, T, T) as two bytes each: 65535 tops each row."""
+    """Run a network on images and return its maps (B, L, h, T, T) as two bytes each: 65535 tops each row."""
     pixels = images if images.is_floating_point() else images.float() / 255
     device, training = next(model.parameters()).device, model.training
     model.eval()

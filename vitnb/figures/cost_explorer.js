@@ -1,4 +1,4 @@
-// CostExplorer: what one picture costs in the blocks of a ViT, by the picture, its patches and the blocks.
+// CostExplorer: what one image costs in the blocks of a ViT, by the image, its patches and the blocks.
 import { axes } from "./kit/axes.js";
 import { choice, slider } from "./kit/controls.js";
 import { controls, facts, sentence } from "./kit/dom.js";
@@ -81,7 +81,7 @@ function build({ model, root, put }) {
     width: (width) => ({ width, heads: fit(choices.heads, width, model.get("heads")) }),
   };
   const labels = {
-    side: "Side of the picture",
+    side: "Side of the image",
     patch: "Side of a patch",
     width: "Width",
     depth: "Blocks",
@@ -129,7 +129,7 @@ function build({ model, root, put }) {
     ]);
     const even = balance(shape);
     says.textContent =
-      `${whole(tokens)} tokens: ${spoken(matrices + between)} multiplications a picture, ` +
+      `${whole(tokens)} tokens: ${spoken(matrices + between)} multiplications per image, ` +
       `${share} of them between tokens. At this width both kinds are equal at ${whole(even)} tokens.`;
     const label =
       `Multiplications by tokens, both axes logarithmic. The line of the matrices is straight, that between ` +
@@ -160,7 +160,7 @@ function linesOf(tokens, shape) {
   const counts = Array.from({ length: 7 }, (_, i) => [FEWEST * 4 ** i, whole(FEWEST * 4 ** i)]);
   return {
     x: { log: true, from: FEWEST, to: MOST, ticks: counts, label: "tokens" },
-    y: { log: true, from: 10 ** low, to: 10 ** high, ticks, label: "multiplications, one picture" },
+    y: { log: true, from: 10 ** low, to: 10 ** high, ticks, label: "multiplications, one image" },
     guides: [{ x: tokens }],
     lines,
   };

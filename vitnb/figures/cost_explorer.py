@@ -21,9 +21,9 @@ VALUES = {"side": SIDES, "patch": PATCHES, "width": WIDTHS, "depth": DEPTHS, "he
 
 
 class CostExplorer(Figure):
-    """Change the picture, the patches or the blocks of a ViT and see what one picture costs.
+    """Change the image, the patches or the blocks of a ViT and see what one image costs.
 
-    config gives the first side of the picture, side of a patch, width, depth
+    config gives the first side of the image, side of a patch, width, depth
     and number of heads; all five follow the reader's choice. Counted are the
     blocks, with an MLP four times as wide as a token; a cls token is left out.
 
@@ -51,7 +51,7 @@ class CostExplorer(Figure):
                 setattr(self, name, value)
 
     def cost(self, tokens: int | None = None) -> dict[str, int]:
-        """Return what the blocks take for a picture of so many tokens (default: those of side and patch).
+        """Return what the blocks take for an image of so many tokens (default: those of side and patch).
 
         matrices and between are multiplications, maps and weights numbers.
 
@@ -77,7 +77,7 @@ class CostExplorer(Figure):
             axis.loglog(xs, [self.cost(x)[kind] for x in xs], color=plots.COLORS[color], label=words)
             axis.plot(self.cost()["tokens"], self.cost()[kind], "o", color=plots.COLORS[color])
         axis.axvline(self.cost()["tokens"], color="gray", linestyle=":")
-        axis.set(xlabel="tokens", ylabel="multiplications, one picture")
+        axis.set(xlabel="tokens", ylabel="multiplications, one image")
         axis.set_title(
             f"{self.side} pixels, patches of {self.patch}, width {self.width}, {self.depth} blocks", fontsize=9
         )

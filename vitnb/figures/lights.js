@@ -11,7 +11,7 @@ function noise(n, name, std = 1) {
 }
 
 /** A copy whose every weight is random: gains of 1, biases of 0 and silent layers hide mistakes. */
-function shaken({ config, faults }) {
+function perturbed({ config, faults }) {
   const net = new Net(config, { faults });
   for (const [name, { rows, width }] of Object.entries(net.weights))
     net.fill(name, noise(rows * width, name, 0.4));
@@ -32,7 +32,7 @@ function independent(net) {
 
 /** Every block and every norm does what the independent network's does with the same weights, for faint tokens too. */
 function reference(original) {
-  const net = shaken(original);
+  const net = perturbed(original);
   const other = independent(net);
   const s = { ...net.sizes, B, T: 7 };
   const tokens = noise(B * s.T * s.D, "tokens");
@@ -68,7 +68,7 @@ function normsAgree(net, { eps, weights }, tokens, s) {
 
 /** It has as many weights as a ViT of its config, and a loss gives every one of them a gradient. */
 function count(original) {
-  return counted(original) && gradients(shaken(original)).every((g) => g.some(Boolean));
+  return counted(original) && gradients(perturbed(original)).every((g) => g.some(Boolean));
 }
 
 /** Those of all weights that learn. */
@@ -93,7 +93,7 @@ function counted({ weights, sizes: { patch, D, T, L, K, inner, learned } }) {
 
 /** Its tokens are those of patches cut row by row, each times one matrix. */
 function cut(original) {
-  const net = shaken(original);
+  const net = perturbed(original);
   const other = independent(net);
   const s = { ...net.sizes, B };
   const images = imagesFor(net);
@@ -110,7 +110,7 @@ function cut(original) {
 
 /** Before any block has run, what is read at the end is the same for all images, and at each call. */
 function cls(original) {
-  const net = shaken(original);
+  const net = perturbed(original);
   const { tape, parts, weights } = net;
   const s = { ...net.sizes, B };
   const images = imagesFor(net);
@@ -125,7 +125,7 @@ function cls(original) {
 
 /** Patches in another order give other logits, unless the config has no positions. */
 function order(original) {
-  const net = shaken(original);
+  const net = perturbed(original);
   const { side, patch, learned } = net.sizes;
   if (!learned) return true;
   const images = imagesFor(net);
@@ -139,7 +139,7 @@ function order(original) {
 
 /** Each row holds scores of one image, the same in any batch: neither they nor their exponentials sum to 1. */
 function scores(original) {
-  const net = shaken(original);
+  const net = perturbed(original);
   const { K, side } = net.sizes;
   const images = imagesFor(net);
   const logits = net.logits(images);

@@ -18,32 +18,32 @@ from vitnb.data import Dataset
 from vitnb.figures._base import Figure, module, style
 from vitnb.vit import ViT, count_parameters
 
-MODES = ("hide", "look", "draw")
+MODES = ("hide", "query", "draw")
 OVERLAYS = ("head", "mean", "rollout", "none")
 MAX_PARAMETERS = 3_000_000
 MAX_TOKENS = 400
 
 
 class LiveViT(Figure):
-    """Run a ViT in the browser: hide, shuffle and draw patches, cut heads, and see attention and answer change.
+    """Run a ViT in the browser: hide, shuffle and draw patches, ablate heads, and see attention and answer change.
 
     model is any vitnb ViT of up to 3 million parameters and 400 tokens; its
-    weights travel as float16. data gives the pictures to choose from (the
-    first of the test pictures, equally many of each class), their mean and
+    weights travel as float16. data gives the images to choose from (the
+    first of the test images, equally many of each class), their mean and
     std, and the names of the classes; classes names the logits if the network
     was trained on other data than these.
 
     The traits follow the reader, and move the figure when they are set. All
-    count from 0: picture (-1: the reader's own), token (where to look from),
+    count from 0: image (-1: the reader's own), token (the query),
     layer and head, overlay ("head", "mean", "rollout", "none"), hidden (patches),
     removed (hidden patches are no tokens; else their pixels become the mean),
-    order (the patch at each place; empty: at home), positions, cut ([layer,
-    head] pairs). logits comes back from the browser; image() is the picture.
-    compact begins small, with the picture, the answer and the last block's
+    order (the patch at each place; empty: at home), positions, ablated ([layer,
+    head] pairs). logits comes back from the browser; network_input() is the image.
+    compact begins small, with the image, the answer and the last block's
     attention; a button in the figure brings the rest.
 
     Raises: TypeError or ValueError if the model is not as above or holds a
-        number that float16 does not, or if the pictures or classes do not fit it.
+        number that float16 does not, or if the images or classes do not fit it.
     """
 
     _esm = module("live_vit/main.js")
@@ -53,14 +53,14 @@ class LiveViT(Figure):
     layout = traitlets.List().tag(sync=True)  # [name, shape] of each weight, in the order of the bytes
     weights = traitlets.Bytes().tag(sync=True)  # float16
     classes = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    pictures = traitlets.Bytes().tag(sync=True)  # (n, C, H, W)
+    images = traitlets.Bytes().tag(sync=True)  # (n, C, H, W)
     labels = traitlets.List(traitlets.Int()).tag(sync=True)
-    picture_classes = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    image_classes = traitlets.List(traitlets.Unicode()).tag(sync=True)
     mean = traitlets.List(traitlets.Float()).tag(sync=True)
     std = traitlets.List(traitlets.Float()).tag(sync=True)
     note = traitlets.Unicode("").tag(sync=True)
 
-    picture = traitlets.Int(0).tag(sync=True)
+    image = traitlets.Int(0).tag(sync=True)
     own = traitlets.Bytes(b"").tag(sync=True, from_json=lambda value, _: bytes(value))  # the browser sends a memoryview
     mode = traitlets.Unicode("hide").tag(sync=True)
     pen = traitlets.List(traitlets.Int()).tag(sync=True)  # the keyboard's: x, y, 1 if it is down
@@ -74,7 +74,7 @@ class LiveViT(Figure):
     removed = traitlets.Bool(False).tag(sync=True)
     order = traitlets.List(traitlets.Int()).tag(sync=True)
     positions = traitlets.Bool(True).tag(sync=True)
-    cut = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)
+    ablated = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)
     logits = traitlets.List(traitlets.Float()).tag(sync=True)
     compact = traitlets.Bool(False).tag(sync=True)
 
@@ -82,10 +82,11 @@ class LiveViT(Figure):
         self,
         model: ViT,
         data: Dataset,
-        pictures: int = 30,
+        images: int = 30,
         classes: Sequence[str] | None = None,
         note: str = "",
         compact: bool = False,
+        image: int = 0,
     ):
         config = _suitable(model).config
         if not isinstance(data, Dataset):
@@ -93,39 +94,40 @@ class LiveViT(Figure):
         classes = [str(name) for name in (data.classes if classes is None else classes)]
         if len(classes) != config.num_classes:
             raise ValueError(f"classes has {len(classes)} names for {config.num_classes} logits: give each logit one")
-        images, labels = _choose(data, positive_int("pictures", pictures), model)
+        images, labels = _choose(data, positive_int("images", images), model)
         layout, weights = _half(model)
-        # What the traits may be; and a model of our own, for the still picture.
-        self._model, self._pictures = copy.deepcopy(model).float().cpu().eval(), len(images)
+        # What the traits may be; and a model of our own, for the still image.
+        self._model, self._images = copy.deepcopy(model).float().cpu().eval(), len(images)
         super().__init__(
             config=config.to_dict(),
             layout=layout,
             weights=weights,
             classes=classes,
-            pictures=images.numpy().tobytes(),
+            images=images.numpy().tobytes(),
             labels=labels.tolist(),
-            picture_classes=[str(name) for name in data.classes],
+            image_classes=[str(name) for name in data.classes],
             mean=list(data.mean),
             std=list(data.std),
             note=note,
             compact=compact,
+            image=image,
             stage=config.depth,
             layer=config.depth - 1,
         )
 
-    def image(self) -> Tensor:
-        """Return the picture as the network gets it, normalised, before anything is hidden: (1, C, H, W)."""
+    def network_input(self) -> Tensor:
+        """Return the image as the network gets it, normalised, before anything is hidden: (1, C, H, W)."""
         embed = self._model.patch_embed
         shape = embed.in_chans, *embed.img_size
-        start = self.picture * math.prod(shape)
-        flat = self.own if self.picture < 0 else self.pictures[start : start + math.prod(shape)]
+        start = self.image * math.prod(shape)
+        flat = self.own if self.image < 0 else self.images[start : start + math.prod(shape)]
         pixels = torch.frombuffer(bytearray(flat), dtype=torch.uint8).reshape(1, *shape).float() / 255  # (1, C, H, W)
         mean, std = (torch.tensor(v).reshape(1, -1, 1, 1) for v in (self.mean, self.std))
         return (pixels - mean) / std
 
     @torch.no_grad()
     def still(self) -> matplotlib.figure.Figure:
-        model, images = self._model, self.image()
+        model, images = self._model, self.network_input()
         with record_attention(model) as maps:
             shares = model(images).softmax(dim=-1)[0]  # (K,)
         first, grid = model.pool.num_prefix_tokens, model.patch_embed.grid_size
@@ -136,7 +138,7 @@ class LiveViT(Figure):
         left, middle, right = figure.subfigures(1, 3, width_ratios=[1, 1.1, 1.3])
         axis = left.subplots()
         plots.patch_grid(axis, pixels if len(pixels) == 3 else pixels[:1], model.patch_embed.patch_size, numbers=False)
-        axis.set_title("the picture")
+        axis.set_title("the image")
         heads = torch.cat(maps)  # (L, h, T, T)
         for axis, weights in zip(
             middle.subplots(*heads.shape[:2], squeeze=False).flat, heads.flatten(0, 1), strict=True
@@ -152,17 +154,17 @@ class LiveViT(Figure):
         axis.invert_yaxis()
         return figure
 
-    @traitlets.validate("picture", "token", "stage", "layer", "head")
+    @traitlets.validate("image", "token", "stage", "layer", "head")
     def _check_number(self, proposal: dict) -> int:
         name, value, config = proposal["trait"].name, proposal["value"], self._model.config
         last = {
-            "picture": self._pictures - 1,
+            "image": self._images - 1,
             "token": _tokens(self._model) - 1,
             "stage": config.depth,
             "layer": config.depth - (config.global_pool != "attn"),  # attention pooling is one layer more
             "head": config.num_heads - 1,
         }[name]
-        first = -1 if name == "picture" and self.own else 0
+        first = -1 if name == "image" and self.own else 0
         if not first <= value <= last:
             raise ValueError(f"{name} must lie between {first} and {last}, got {value}: use {last}, for example")
         return value
@@ -181,13 +183,13 @@ class LiveViT(Figure):
             raise ValueError(f"order must hold each of {N} patches once, got {value}: use torch.randperm({N}).tolist()")
         return value
 
-    @traitlets.validate("cut")
-    def _check_cut(self, proposal: dict) -> list[list[int]]:
+    @traitlets.validate("ablated")
+    def _check_ablated(self, proposal: dict) -> list[list[int]]:
         value, depth, heads = proposal["value"], self._model.config.depth, self._model.config.num_heads
         for pair in value:
             if len(pair) != 2 or not (0 <= pair[0] < depth and 0 <= pair[1] < heads):
                 raise ValueError(
-                    f"cut must hold [layer, head] pairs up to [{depth - 1}, {heads - 1}], got {pair}: use [[0, 0]]"
+                    f"ablated must hold [layer, head] pairs up to [{depth - 1}, {heads - 1}], got {pair}: use [[0, 0]]"
                 )
         return value
 
@@ -196,7 +198,7 @@ class LiveViT(Figure):
         embed, value = self._model.patch_embed, proposal["value"]
         wanted = embed.in_chans * math.prod(embed.img_size)
         if value and len(value) != wanted:
-            raise ValueError(f"own must be one picture of {wanted} bytes, got {len(value)}: use bytes({wanted})")
+            raise ValueError(f"own must be one image of {wanted} bytes, got {len(value)}: use bytes({wanted})")
         return value
 
 
@@ -239,15 +241,15 @@ def _half(model: ViT) -> tuple[list, bytes]:
 
 
 def _choose(data: Dataset, n: int, model: ViT) -> tuple[Tensor, Tensor]:
-    """Return the first n test pictures, equally many of each class where there are so many, as uint8."""
+    """Return the first n test images, equally many of each class where there are so many, as uint8."""
     embed = model.patch_embed
     shape = embed.in_chans, *embed.img_size
     if tuple(data.test_images.shape[1:]) != shape:
         raise ValueError(
-            f"data has pictures of {tuple(data.test_images.shape[1:])}, the model reads {shape}: use data of that shape"
+            f"data has images of {tuple(data.test_images.shape[1:])}, the model reads {shape}: use data of that shape"
         )
     labels = data.test_labels.cpu()
-    turn = torch.zeros_like(labels)  # which of its class a picture is: 0, 1, ...
+    turn = torch.zeros_like(labels)  # which of its class an image is: 0, 1, ...
     for label in labels.unique():
         turn[labels == label] = torch.arange((labels == label).sum())
     chosen = (turn * len(data.classes) + labels).argsort()[:n]  # the first of each class, then the second of each

@@ -1,5 +1,5 @@
 // PatchExplorer: from a pixel to its patch, its token and its place in the vector, beside a cut by reshape alone.
-import { picture } from "./kit/canvas.js";
+import { paint } from "./kit/canvas.js";
 import { choice, pointable, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, s, sentence, soft } from "./kit/dom.js";
 import { figure, needBytes } from "./kit/figure.js";
@@ -62,7 +62,7 @@ function build({ model, root, put }) {
   const all = needBytes(model.get("pixels"), "images", before(shapes.length));
   const clamp = (value, count) => Math.min(Math.max(value, 0), count - 1);
   const state = () => {
-    const [index, p] = [model.get("picture"), model.get("patch_size")];
+    const [index, p] = [model.get("image"), model.get("patch_size")];
     const shape = shapes[index];
     if (!shape) throw Error(`there is no such image; there are ${shapes.length}`);
     const [, H, W] = shape;
@@ -81,15 +81,15 @@ function build({ model, root, put }) {
       Math.abs(p - old) < Math.abs(best - old) ? p : best,
     );
     const [row, column] = [Math.floor(0.4 * H), Math.floor(0.56 * W)];
-    put({ picture: index, patch_size: near, row, column });
+    put({ image: index, patch_size: near, row, column });
   };
-  const pictures = choice("Image:", names, pick);
+  const images = choice("Image:", names, pick);
   const size = slider("Patch size", (p) => put({ patch_size: p }));
   const [right, wrong] = [makeColumn("Cut into patches"), makeColumn("Cut by reshape alone")];
   pointable(
     right.image.svg,
     (x, y) => {
-      const [, H, W] = shapes[model.get("picture")];
+      const [, H, W] = shapes[model.get("image")];
       put({ row: Math.floor(y * H), column: Math.floor(x * W) });
     },
     (dx, dy, event) => {
@@ -100,7 +100,7 @@ function build({ model, root, put }) {
   );
   const [says, formula, counts] = [sentence(), soft(), facts()];
   root.append(
-    controls(pictures.node, size.node),
+    controls(images.node, size.node),
     h("div", { className: "vf-side-by-side" }, right.node, wrong.node),
     soft(
       "Point at a pixel of the left image, or focus it and use the arrow keys; with Shift they move by a whole patch.",
@@ -121,7 +121,7 @@ function build({ model, root, put }) {
     const tokens = high * wide;
     const length = C * p * p;
 
-    pictures.show(index);
+    images.show(index);
     size.show(sides, p, `${p} × ${p} pixels, ${whole(tokens)} tokens`);
     const landed = torn.map(({ token, place }) => pixelOf(shape, p, token, place));
     const where = `row ${row}, column ${column}`;
@@ -173,7 +173,7 @@ function drawColumn({ image, square, strip, caption }, pixels, shape, p, n, mark
   const [left, top] = [(n % (W / p)) * p, Math.floor(n / (W / p)) * p];
   const dot = (x, y, channel) =>
     s("circle", { cx: per(x), cy: per(y), r: 4, class: "vf-dot", "data-channel": channel });
-  picture(pixels, shape, image.canvas);
+  paint(pixels, shape, image.canvas);
   image.node.style.setProperty("--vf-ratio", W / H);
   const roomy = (image.svg.clientWidth * p) / W >= LEAST;
   image.svg.replaceChildren(
@@ -214,7 +214,7 @@ function drawVector(canvas, pixels, shape, p, n) {
   Object.assign(canvas, { width: WIDEST, height: 1 });
   const pen = canvas.getContext("2d");
   pen.imageSmoothingEnabled = length > WIDEST;
-  pen.drawImage(picture(line, [3, 1, length]), 0, 0, WIDEST, 1);
+  pen.drawImage(paint(line, [3, 1, length]), 0, 0, WIDEST, 1);
 }
 
 export default figure(build);

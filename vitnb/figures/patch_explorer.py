@@ -19,9 +19,9 @@ from vitnb.patches import unpatchify
 class PatchExplorer(Figure):
     """Pick a pixel and see its patch, its token and its place in the vector, beside a cut by reshape alone.
 
-    pictures maps a name to an image (C, H, W), float in [0, 1] or uint8, with
+    images maps a name to an image (C, H, W), float in [0, 1] or uint8, with
     1 or 3 channels and at most 256 pixels a side; without it there are four,
-    the boot first. picture, patch_size, row and column follow the reader's choice.
+    the boot first. image, patch_size, row and column follow the reader's choice.
 
     Raises: TypeError or ValueError if an image is not as above or has no
         patch side but 1, or if patch_size does not divide the first image.
@@ -33,24 +33,24 @@ class PatchExplorer(Figure):
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     shapes = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)  # (C, H, W) each
     pixels = traitlets.Bytes().tag(sync=True)  # all images, one behind the other
-    picture = traitlets.Int(0).tag(sync=True)
+    image = traitlets.Int(0).tag(sync=True)
     patch_size = traitlets.Int(4).tag(sync=True)
     row = traitlets.Int(0).tag(sync=True)
     column = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, pictures: Mapping[str, Tensor] | None = None, patch_size: int = 4):
-        pictures = dict(_pictures() if pictures is None else pictures)
-        if not pictures:
-            raise ValueError("pictures is empty: use {'photo': data.sample_image(96)}, for example")
-        pixels = b"".join(image_bytes(f"pictures[{name!r}]", image) for name, image in pictures.items())
-        for name, image in pictures.items():
+    def __init__(self, images: Mapping[str, Tensor] | None = None, patch_size: int = 4):
+        images = dict(_images() if images is None else images)
+        if not images:
+            raise ValueError("images is empty: use {'photo': data.sample_image(96)}, for example")
+        pixels = b"".join(image_bytes(f"images[{name!r}]", image) for name, image in images.items())
+        for name, image in images.items():
             if len(_sides(image.shape)) < 2:
                 H, W = image.shape[1:]
-                raise ValueError(f"pictures[{name!r}]: only 1 divides {H} and {W} pixels: use 96 x 96, for example")
-        shapes = [list(image.shape) for image in pictures.values()]
+                raise ValueError(f"images[{name!r}]: only 1 divides {H} and {W} pixels: use 96 x 96, for example")
+        shapes = [list(image.shape) for image in images.values()]
         _, H, W = shapes[0]
         super().__init__(
-            names=[str(name) for name in pictures],
+            names=[str(name) for name in images],
             shapes=shapes,
             pixels=pixels,
             patch_size=_fitting(patch_size, shapes[0]),
@@ -59,8 +59,8 @@ class PatchExplorer(Figure):
         )
 
     def still(self) -> matplotlib.figure.Figure:
-        shape, p = self.shapes[self.picture], self.patch_size
-        start = sum(map(math.prod, self.shapes[: self.picture]))
+        shape, p = self.shapes[self.image], self.patch_size
+        start = sum(map(math.prod, self.shapes[: self.image]))
         flat = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8)
         images = flat[start : start + math.prod(shape)].reshape(1, *shape)  # (1, C, H, W)
         C, H, W = shape
@@ -72,23 +72,23 @@ class PatchExplorer(Figure):
             axis.set_title(title)
         return figure
 
-    @traitlets.validate("picture", "patch_size", "row", "column")
+    @traitlets.validate("image", "patch_size", "row", "column")
     def _check(self, proposal: dict) -> int:
         name, value = proposal["trait"].name, proposal["value"]
-        shape = self.shapes[0 if name == "picture" else self.picture]
+        shape = self.shapes[0 if name == "image" else self.image]
         if name == "patch_size":
             return _fitting(value, shape)
-        count = {"picture": len(self.shapes), "row": shape[1], "column": shape[2]}[name]
+        count = {"image": len(self.shapes), "row": shape[1], "column": shape[2]}[name]
         if not 0 <= value < count:
             raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use 0, for example")
         return value
 
-    @traitlets.observe("picture")
+    @traitlets.observe("image")
     def _fit(self, change: dict) -> None:
-        sides = _sides(self.shapes[self.picture])
+        sides = _sides(self.shapes[self.image])
         if self.patch_size not in sides:
             self.patch_size = min(sides, key=lambda p: abs(p - self.patch_size))
-        _, H, W = self.shapes[self.picture]
+        _, H, W = self.shapes[self.image]
         self.row, self.column = min(self.row, H - 1), min(self.column, W - 1)
 
 
@@ -106,7 +106,7 @@ def _fitting(patch_size: int, shape: Sequence[int]) -> int:
     return p
 
 
-def _pictures() -> dict[str, Tensor]:
+def _images() -> dict[str, Tensor]:
     """The boot; a photograph; a part of it in gray, higher than wide; pixels that tell their own address by colour."""
     photo = data.sample_image(96)  # (C, H, W)
     gray = photo.mean(dim=0, keepdim=True)[:, :, 20:68]  # (1, 96, 48)

@@ -1,6 +1,6 @@
 // PositionExplorer: how similar all position embeddings are to one, and what four trained models answer when the patches are shuffled.
 import { legend } from "./kit/axes.js";
-import { inOrder, picture } from "./kit/canvas.js";
+import { inOrder, paint } from "./kit/canvas.js";
 import { button, select } from "./kit/controls.js";
 import { controls, h, heading, sentence, soft } from "./kit/dom.js";
 import { bytes, figure, needFloats, needIndex } from "./kit/figure.js";
@@ -93,7 +93,7 @@ function build({ model, root, put }) {
   const stored = read(model);
   const { grid, N, C, count, classes, widths, names, orders, pixels, side } = stored;
   const { tables, probabilities, accuracy } = stored;
-  const pick = select("Image:", classes, (index) => put({ picture: index }));
+  const pick = select("Image:", classes, (index) => put({ image: index }));
   const shuffle = button("Shuffle again", () =>
     put({ order: (model.get("order") % (count - 1)) + 1 }),
   );
@@ -124,7 +124,7 @@ function build({ model, root, put }) {
   );
 
   return function draw() {
-    const index = needIndex(model.get("picture"), "image", C);
+    const index = needIndex(model.get("image"), "image", C);
     const turn = needIndex(model.get("order"), "order", count);
     const place = needIndex(model.get("place"), "place", N);
     const order = orders.subarray(turn * N, turn * N + N);
@@ -133,7 +133,7 @@ function build({ model, root, put }) {
     pick.show(index);
     sort.disabled = turn === 0;
     shuffle.textContent = turn ? "Shuffle again" : "Shuffle";
-    picture(inOrder(image, shape, [grid, grid], order), shape, canvas);
+    paint(inOrder(image, shape, [grid, grid], order), shape, canvas);
     const where = `place ${place}, row ${Math.floor(place / grid)}, column ${place % grid}`;
     const how = turn ? "shuffled" : "in order";
     const label = `${classes[index]}, ${how}. Arrow keys choose a place: ${where}.`;

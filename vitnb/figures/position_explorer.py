@@ -19,7 +19,7 @@ class PositionExplorer(Figure):
 
     All that it shows is measured: the stored experiment `shuffled` trained
     one model of each kind. It needs no data set.
-    picture (an image's number), order and place follow the reader's choice;
+    image (an image's number), order and place follow the reader's choice;
     order 0 is the image as it was, the others are the stored shuffles.
 
     Raises: TypeError or ValueError if there is no such image, order or place.
@@ -38,11 +38,11 @@ class PositionExplorer(Figure):
     tables = traitlets.Bytes().tag(sync=True)  # float32, (N, D) of each model that has one
     probabilities = traitlets.Bytes().tag(sync=True)  # float32, (models, images, orders, classes)
     accuracy = traitlets.Bytes().tag(sync=True)  # float32, (models, orders)
-    picture = traitlets.Int(0).tag(sync=True)
+    image = traitlets.Int(0).tag(sync=True)
     order = traitlets.Int(0).tag(sync=True)
     place = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, picture: int = 0, order: int = 0, place: int = 5):
+    def __init__(self, image: int = 0, order: int = 0, place: int = 5):
         stored = data.result("shuffled")
         config, result = stored["config"], stored["result"]
         models = result["models"]
@@ -59,7 +59,7 @@ class PositionExplorer(Figure):
             probabilities=_floats(torch.tensor([model["probabilities"] for model in models.values()])),
             accuracy=_floats(torch.tensor([model["accuracy"] for model in models.values()])),
         )
-        for name, value in (("picture", picture), ("order", order), ("place", place)):
+        for name, value in (("image", image), ("order", order), ("place", place)):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{name} must be a whole number such as 0, got {value!r}")
             setattr(self, name, value)
@@ -67,14 +67,14 @@ class PositionExplorer(Figure):
     def still(self) -> matplotlib.figure.Figure:
         turn, side, C = self.order or 1, 28 // self.grid, len(self.classes)
         images = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8).reshape(C, 1, 28, 28)
-        image = images[self.picture, None]  # (1, C, H, W)
+        image = images[self.image, None]  # (1, C, H, W)
         mixed = unpatchify(patchify(image, side)[:, self._orders()[turn]], side, 28, 1)
         answers = torch.frombuffer(bytearray(self.probabilities), dtype=torch.float32)
-        answers = answers.reshape(len(self.models), C, -1, C)[:, self.picture]  # (models, orders, classes)
+        answers = answers.reshape(len(self.models), C, -1, C)[:, self.image]  # (models, orders, classes)
         figure, axes = plt.subplots(1, 2 + len(self.models), figsize=(11, 2.5))
-        for axis, picture, title in zip(axes, (image, mixed), ("in order", "shuffled"), strict=False):
-            plots.draw_image(axis, picture[0])
-            axis.set_title(f"{self.classes[self.picture]},\n{title}", fontsize=9)
+        for axis, shown, title in zip(axes, (image, mixed), ("in order", "shuffled"), strict=False):
+            plots.draw_image(axis, shown[0])
+            axis.set_title(f"{self.classes[self.image]},\n{title}", fontsize=9)
         for axis, name, table, answer in zip(axes[2:], self.models, self._tables(), answers, strict=True):
             near = torch.zeros(self.grid**2) if table is None else _cosines(table)[self.place]
             axis.imshow(near.reshape(self.grid, -1).numpy(), cmap="PuOr_r", vmin=-1, vmax=1)
@@ -95,11 +95,11 @@ class PositionExplorer(Figure):
         parts = numbers.split([self.grid**2 * width for width in self.widths])
         return [part.reshape(self.grid**2, -1) if len(part) else None for part in parts]
 
-    @traitlets.validate("picture", "order", "place")
+    @traitlets.validate("image", "order", "place")
     def _check(self, proposal: dict[str, Any]) -> int:
         name, value = proposal["trait"].name, proposal["value"]
         N = self.grid**2
-        count = {"picture": len(self.classes), "order": len(self.orders) // N, "place": N}[name]
+        count = {"image": len(self.classes), "order": len(self.orders) // N, "place": N}[name]
         if not 0 <= value < count:
             raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use 0, for example")
         return value

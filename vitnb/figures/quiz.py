@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 from vitnb.figures._base import Figure, module, style
 
 LETTERS = "ABCDEFGH"
-COLUMNS = 88  # characters in a line of the still picture
+COLUMNS = 88  # characters in a line of the still image
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Question:
     """A question, its answers in the order in which they are shown, and what is said of each of them.
 
     answers maps the text of an answer to its feedback: for a wrong one, which
-    misconception it is and what to look at; for the right one, why. right is
+    misconception it is and which section shows it; for the right one, why. right is
     the text of the right answer. Code stands between `marks`; maths is plain
     Unicode.
 

@@ -104,7 +104,7 @@ function build({ model, root, put }) {
     keys.node,
     says,
     heading(
-      `Accuracy at the end, on all test pictures: mean ± standard deviation, n = ${seeds} seeds`,
+      `Accuracy at the end, on all test images: mean ± standard deviation, n = ${seeds} seeds`,
     ),
     ends.node,
   );
@@ -160,7 +160,7 @@ function build({ model, root, put }) {
     const length =
       steps[arm] === steps[0] ? "" : ` It takes ${steps[arm]} steps, the recipe ${steps[0]}.`;
     says.textContent =
-      `${arms[arm]}: ${percent(meanOf(final[arm]), 2)} of all test pictures right at the end, ` +
+      `${arms[arm]}: ${percent(meanOf(final[arm]), 2)} of all test images classified correctly at the end, ` +
       `${judge(result)}${length} Shown: ${name}; ${words.join("; ")}.`;
   };
 }

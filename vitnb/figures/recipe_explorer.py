@@ -64,7 +64,7 @@ class RecipeExplorer(Figure):
             setattr(self, name, value)
 
     def accuracies(self) -> np.ndarray:
-        """Return the accuracy at the end, on all test pictures: (arms, seeds)."""
+        """Return the accuracy at the end, on all test images: (arms, seeds)."""
         return np.frombuffer(self.final, np.float32).reshape(len(self.arms), self.seeds)
 
     def still(self) -> matplotlib.figure.Figure:

@@ -53,7 +53,7 @@ MAPS = {
 
 
 class TrainRace(Figure):
-    """Bet, press Train, and watch a right ViT and one with a fault learn from the same start and batches.
+    """Bet, press Train, and watch a right ViT and one with a fault learn from the same initialisation and batches.
 
     Both models are trained in the page, by its own engine, in a worker: no
     kernel, no network; the same seed gives the same bits. fault is one of

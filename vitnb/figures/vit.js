@@ -311,13 +311,13 @@ export function throughBlock(net, block, x, n, silent = null) {
  *   hidden     patches (by their number at home) that the network does not see
  *   removed    true: hidden patches are no tokens at all; false: their pixels become 0, the mean of the training pixels
  *   positions  false: no position is added to any token
- *   cut        [[block, head], ...] whose output is set to zero
+ *   ablated    [[block, head], ...] whose output is set to zero
  *
  * Gives logits (K), or null if there is no token left to read; maps, one (h, T, T) a block, and pooling's own (h, T)
  * if it attends; tokens, (T, D) after the embedding and after each block. Rows and columns of removed tokens are 0.
  */
 export function forward(net, pixels, switches = {}) {
-  const { order = null, hidden = [], removed = false, positions = true, cut = [] } = switches;
+  const { order = null, hidden = [], removed = false, positions = true, ablated = [] } = switches;
   const { D, T, N, h, prefix, weights: w } = net;
   const away = new Set(hidden);
   const source = (place) => (order ? order[place] : place);
@@ -362,7 +362,7 @@ export function forward(net, pixels, switches = {}) {
 
   // Equations 2 and 3: L blocks.
   for (let block = 0; block < net.L; block++) {
-    const silent = new Set(cut.filter(([layer]) => layer === block).map(([, head]) => head));
+    const silent = new Set(ablated.filter(([layer]) => layer === block).map(([, head]) => head));
     const { y, map } = throughBlock(net, block, x, n, silent);
     out.maps.push(scatterMap(map, h, seat, T));
     x = y;

@@ -1,8 +1,8 @@
-// Pixels: pictures, and matrices too large for elements. All else is drawn in SVG (axes.js, grid.js).
+// Pixels: images, and matrices too large for elements. All else is drawn in SVG (axes.js, grid.js).
 import { h } from "./dom.js";
 
 /** Put bytes that are (C, H, W) flattened, C being 1 or 3, on a canvas, which becomes W × H pixels large. */
-export function picture(pixels, [C, H, W], canvas = h("canvas")) {
+export function paint(pixels, [C, H, W], canvas = h("canvas")) {
   Object.assign(canvas, { width: W, height: H });
   const image = new ImageData(W, H);
   for (let i = 0; i < H * W; i++) {
@@ -13,7 +13,7 @@ export function picture(pixels, [C, H, W], canvas = h("canvas")) {
   return canvas;
 }
 
-/** Of bytes that are (C, H, W) flattened, cut into rows × cols patches: the picture whose place n shows patch order[n]. */
+/** Of bytes that are (C, H, W) flattened, cut into rows × cols patches: the image whose place n shows patch order[n]. */
 export function inOrder(pixels, [, H, W], [rows, cols], order) {
   const [ph, pw] = [H / rows, W / cols];
   return Uint8Array.from(pixels, (_, i) => {
@@ -49,3 +49,5 @@ export function shades(canvas, values, [rows, cols], [zero, plus, minus]) {
   });
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
+
+export const picture = paint; // its name in pool_explorer.js

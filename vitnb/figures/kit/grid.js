@@ -1,4 +1,4 @@
-// A grid of patches, alone or over a picture: shades, words, a ring, and a choice by pointer or arrow keys.
+// A grid of patches, alone or over an image: shades, words, a ring, and a choice by pointer or arrow keys.
 import { pointable } from "./controls.js";
 import { h, s } from "./dom.js";
 
@@ -14,7 +14,7 @@ export function stepToken(token, dx, dy, [rows, cols], prefix) {
   return prefix + clamp(row, rows) * cols + clamp(col, cols);
 }
 
-/** The token at a place of the picture, in shares of the drawing, of which the top is a strip for cls. */
+/** The token at a place of the image, in shares of the drawing, of which the top is a strip for cls. */
 export function tokenAt(x, y, [rows, cols], prefix, strip) {
   if (prefix && y < strip) return 0;
   const row = Math.floor(((y - strip) / (1 - strip)) * rows);
@@ -29,13 +29,13 @@ export function boxOf(x, y, width, height) {
   return { x: per(x), y: per(y), width: per(width), height: per(height) };
 }
 
-/** The mark around a box, or along a line; over a picture it has a white edge. */
+/** The mark around a box, or along a line; over an image it has a white edge. */
 export function ringOf(place, chosen, tag = "rect") {
   const ring = (name) => s(tag, { ...place, class: name, "data-chosen": chosen });
   return ["vf-halo", "vf-ring"].map(ring);
 }
 
-/** A picture yet to be drawn, and marks over it: node, canvas and svg. */
+/** An image yet to be drawn, and marks over it: node, canvas and svg. */
 export function overlay(className) {
   const [canvas, svg] = [h("canvas"), s("svg", { role: "img" })];
   return {
@@ -49,7 +49,7 @@ const STRIP = 0.13; // so high is the strip for cls, in parts of the width
 
 /**
  * A grid of cells. Places are per cents of it, so words and lines keep their size on every screen.
- * Over a picture (a canvas) it has white lines, and with prefix 1 a strip for cell 0, cls, above the picture.
+ * Over an image (a canvas) it has white lines, and with prefix 1 a strip for cell 0, cls, above the image.
  * With onpick(cell, event) one chooses a cell, else it is an image; without chosen there is no ring.
  * node, and show({ cells, chosen, label }), a cell being { color, opacity, word, size } or null, size a share of its side.
  */

@@ -1,5 +1,5 @@
-// The picture, cut into patches: to hide them, to look from them, to draw on them; and what a token looks at, over it.
-import { inOrder, picture } from "../kit/canvas.js";
+// The image, split into patches: to hide them, to choose one as the query, to draw on them; and the attention of a token, over it.
+import { inOrder, paint } from "../kit/canvas.js";
 import { ARROWS, button, choice, KEYS } from "../kit/controls.js";
 import { h, heading, soft } from "../kit/dom.js";
 import { walk } from "./gallery.js";
@@ -34,14 +34,14 @@ export function easelPanel({ net, get, put, state, names }) {
     const drawn = reordered(pixels, order);
     stroke(drawn, W, H, line, Math.max(W, H) / 24, erase);
     const home = order?.map((_, patch) => order.indexOf(patch));
-    put({ own: new DataView(reordered(drawn, home).buffer), picture: -1 });
+    put({ own: new DataView(reordered(drawn, home).buffer), image: -1 });
   };
   drawsOn(canvas, { W, H, ink, put, state });
 
   function show(now, { row }) {
     const { pixels, order, mode, overlay, erase, pen } = now;
     const drawing = mode === "draw";
-    picture(reordered(pixels, order), [C, H, W], canvas);
+    paint(reordered(pixels, order), [C, H, W], canvas);
     grid.show(now, row ? partsOf(row, prefix) : new Float32Array(N));
     grid.node.inert = drawing;
     dot.hidden = !(pen && drawing);
@@ -71,13 +71,13 @@ function patchButtons({ rows, cols, prefix, put, state, names }) {
     const rest = now.hidden.filter((m) => m !== patch);
     put({ hidden: rest.length < now.hidden.length ? rest : [...rest, patch] });
   };
-  const look = (n) => put({ token: prefix + n });
+  const ask = (n) => put({ token: prefix + n });
   const patches = Array.from({ length: rows * cols }, (_, n) => {
-    const onclick = () => (state().mode === "look" ? look(n) : hide(n));
+    const onclick = () => (state().mode === "query" ? ask(n) : hide(n));
     const patch = h("button", { type: "button", onclick, ...KEYS });
     patch.addEventListener("keydown", ({ key }) => {
       if (key === "h") hide(n);
-      if (key === "l") look(n);
+      if (key === "l") ask(n);
     });
     return patch;
   });
@@ -103,7 +103,7 @@ function patchButtons({ rows, cols, prefix, put, state, names }) {
   return { node, show };
 }
 
-/** A pen for pointer and keyboard: ink([x0, y0, x1, y1]) in pixels of the picture. */
+/** A pen for pointer and keyboard: ink([x0, y0, x1, y1]) in pixels of the image. */
 function drawsOn(canvas, { W, H, ink, put, state }) {
   let last = null; // of the pointer: [x, y]
   const pointed = ({ clientX, clientY }) => {

@@ -1,4 +1,4 @@
-// Buttons over which arrow keys walk, and pictures of which one is chosen.
+// Buttons over which arrow keys walk, and images of which one is chosen.
 import { ARROWS, KEYS } from "../kit/controls.js";
 import { h } from "../kit/dom.js";
 

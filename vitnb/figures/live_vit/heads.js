@@ -1,8 +1,8 @@
-// What each head of each block looks at, as small maps; a head, or a whole block, can be cut.
+// What each head of each block attends to, as small maps; a head, or a whole block, can be ablated.
 import { button } from "../kit/controls.js";
 import { h, heading, s, soft } from "../kit/dom.js";
 import { gallery } from "./gallery.js";
-import { isCut, mapRow, partsOf } from "./state.js";
+import { isAblated, mapRow, partsOf } from "./state.js";
 
 export function headPanel({ net, put, state, names }) {
   const { rows, cols, prefix, L, h: heads } = net;
@@ -26,40 +26,42 @@ export function headPanel({ net, put, state, names }) {
     others.forEach((map) => map.classList.add("lv-full"));
   }
 
-  const cutOff = (pairs) => {
+  const ablate = (pairs) => {
     const now = state();
-    const all = pairs.every((pair) => isCut(now, ...pair));
-    const rest = now.cut.filter(([l, i]) => !isCut({ cut: pairs }, l, i));
-    put({ cut: all ? rest : [...rest, ...pairs] });
+    const all = pairs.every((pair) => isAblated(now, ...pair));
+    const rest = now.ablated.filter(([l, i]) => !isAblated({ ablated: pairs }, l, i));
+    put({ ablated: all ? rest : [...rest, ...pairs] });
   };
-  const cutHead = (layer, head) => layer < L && cutOff([[layer, head]]);
+  const ablateHead = (layer, head) => layer < L && ablate([[layer, head]]);
   grid.buttons.forEach((map, i) =>
-    map.addEventListener("keydown", ({ key }) => key === "x" && cutHead(...at(i))),
+    map.addEventListener("keydown", ({ key }) => key === "x" && ablateHead(...at(i))),
   );
   const blockHeads = (layer) => Array.from({ length: heads }, (_, head) => [layer, head]);
-  const cutOne = button("", () => cutHead(state().layer, state().head));
-  const cutBlock = button("", () => cutOff(blockHeads(state().layer)));
+  const oneHead = button("", () => ablateHead(state().layer, state().head));
+  const wholeBlock = button("", () => ablate(blockHeads(state().layer)));
 
   function show(now, { out }) {
     maps.forEach((map, i) => {
       const [layer, head] = at(i);
       map.show(mapRow(out, net, layer, head, now.token));
-      const cut = isCut(now, layer, head);
+      const off = isAblated(now, layer, head);
       const where = layer === L ? `pooling, head ${head}` : `block ${layer}, head ${head}`;
-      grid.buttons[i].classList.toggle("lv-cut", cut);
-      grid.buttons[i].setAttribute("aria-label", `${where}${cut ? ", cut" : ""}`);
+      grid.buttons[i].classList.toggle("lv-ablated", off);
+      grid.buttons[i].setAttribute("aria-label", `${where}${off ? ", ablated" : ""}`);
     });
     title.textContent = now.compact
-      ? `Where ${now.token < prefix ? "it" : names.token(now.token)} looks`
+      ? `Where ${now.token < prefix ? "it" : names.token(now.token)} attends`
       : "Attention: block × head";
     grid.show(now.layer * heads + now.head);
     const pooling = now.layer === L;
-    const pressed = (...pairs) => String(pairs.every((pair) => isCut(now, ...pair)));
-    cutOne.textContent = pooling ? "Cut this head" : `Cut head ${now.head} of block ${now.layer}`;
-    cutBlock.textContent = pooling ? "Cut its block" : `Cut all of block ${now.layer}`;
-    cutOne.disabled = cutBlock.disabled = pooling;
-    cutOne.setAttribute("aria-pressed", pressed([now.layer, now.head]));
-    cutBlock.setAttribute("aria-pressed", pressed(...blockHeads(now.layer)));
+    const pressed = (...pairs) => String(pairs.every((pair) => isAblated(now, ...pair)));
+    oneHead.textContent = pooling
+      ? "Ablate this head"
+      : `Ablate head ${now.head} of block ${now.layer}`;
+    wholeBlock.textContent = pooling ? "Ablate its block" : `Ablate all of block ${now.layer}`;
+    oneHead.disabled = wholeBlock.disabled = pooling;
+    oneHead.setAttribute("aria-pressed", pressed([now.layer, now.head]));
+    wholeBlock.setAttribute("aria-pressed", pressed(...blockHeads(now.layer)));
   }
   const hint = prefix ? " The line below it: the share of the cls token." : "";
   const title = heading();
@@ -71,7 +73,7 @@ export function headPanel({ net, put, state, names }) {
     title,
     grid.node,
     scale,
-    h("div", { className: "vf-buttons lv-full" }, cutOne, cutBlock),
+    h("div", { className: "vf-buttons lv-full" }, oneHead, wholeBlock),
   );
   return { node, show };
 }

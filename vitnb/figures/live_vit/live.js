@@ -6,7 +6,7 @@ import { forward, network } from "../vit.js";
 import { answerPanel } from "./answer.js";
 import { easelPanel } from "./easel.js";
 import { headPanel } from "./heads.js";
-import { picturePanel } from "./pictures.js";
+import { imagePanel } from "./images.js";
 import { speaker, strangers } from "./speech.js";
 import { normalised, overlayRow, settings } from "./state.js";
 import { switchPanel } from "./switches.js";
@@ -16,20 +16,20 @@ import { tokenPanel } from "./tokens.js";
 export function buildLiveViT({ model, root, put }) {
   const get = (name) => model.get(name);
   const net = network(get("config"), get("layout"), weightsOf(get("weights")));
-  const stored = bytes(get("pictures"));
+  const stored = bytes(get("images"));
   const area = net.channels * net.height * net.width;
   if (stored.length % area)
-    throw Error(`its pictures should take ${area} bytes each and take ${stored.length}`);
-  const [classes, shown, labels] = ["classes", "picture_classes", "labels"].map(get);
+    throw Error(`its images should take ${area} bytes each and take ${stored.length}`);
+  const [classes, shown, labels] = ["classes", "image_classes", "labels"].map(get);
   if (classes.length !== net.classes)
     throw Error(`it has ${net.classes} logits and ${classes.length} class names`);
-  const known = shown.join() === classes.join(); // do the pictures show what the network was trained on?
+  const known = shown.join() === classes.join(); // do the images show what the network was trained on?
   const names = speaker({ net, classes, shown, labels });
   const state = () => settings(get, net, stored);
   const bench = { net, root, get, put, state, stored, classes, labels, known, names };
 
-  const [pictures, switches, easel, heads, answer] = [
-    picturePanel,
+  const [images, switches, easel, heads, answer] = [
+    imagePanel,
     switchPanel,
     easelPanel,
     headPanel,
@@ -44,7 +44,7 @@ export function buildLiveViT({ model, root, put }) {
   root.classList.add("lv");
   root.append(
     ...(about ? [soft(about)] : []),
-    pictures.node,
+    images.node,
     switches.node,
     h("div", { className: "lv-main" }, easel.node, heads.node, answer.node),
     says,
@@ -62,12 +62,12 @@ export function buildLiveViT({ model, root, put }) {
     const now = state();
     const computed = compute(now);
     const found = { ...computed, row: overlayRow(computed.out, net, now) };
-    for (const panel of [pictures, switches, easel, heads, answer, tokens]) panel.show(now, found);
+    for (const panel of [images, switches, easel, heads, answer, tokens]) panel.show(now, found);
     root.classList.toggle("lv-compact", now.compact);
     more.textContent = now.compact ? "More: draw, shuffle, switch parts off" : "Less";
     more.setAttribute("aria-expanded", String(!now.compact));
     root.dataset.ms = found.ms.toFixed(2);
-    // A hand that draws changes all this faster than anybody, or a kernel, can listen.
+    // A hand that draws changes all this faster than anybody, or a kernel, can follow.
     const words = names.tell(now, found);
     if (words !== say.last) say(words, say.last ? 200 : 0);
     send(Array.from(found.out.logits ?? []), 60);
@@ -77,19 +77,19 @@ export function buildLiveViT({ model, root, put }) {
 /** The weights of a trait: bytes of float16, or float32 numbers as they are. */
 const weightsOf = (value) => (value instanceof Float32Array ? value : bytes(value));
 
-/** Run the network when the picture or a switch has changed; to look around is free. */
+/** Run the network when the image or a switch has changed; to explore the maps is free. */
 function computer(net, get) {
   let computed = {}; // { key, out, ms, untouched }
-  let whole = {}; // { key, logits } of the untouched picture
-  return ({ pixels, hidden, removed, order, positions, cut }) => {
-    const picture = pixels.join();
-    const key = JSON.stringify([picture, hidden, removed, order, positions, cut]);
+  let whole = {}; // { key, logits } of the untouched image
+  return ({ pixels, hidden, removed, order, positions, ablated }) => {
+    const image = pixels.join();
+    const key = JSON.stringify([image, hidden, removed, order, positions, ablated]);
     if (computed.key === key) return computed;
     const numbers = normalised(pixels, net.height * net.width, get("mean"), get("std"));
     const start = performance.now();
-    const out = forward(net, numbers, { hidden, removed, order, positions, cut });
+    const out = forward(net, numbers, { hidden, removed, order, positions, ablated });
     const ms = performance.now() - start;
-    if (whole.key !== picture) whole = { key: picture, logits: forward(net, numbers).logits };
+    if (whole.key !== image) whole = { key: image, logits: forward(net, numbers).logits };
     return (computed = { key, out, ms, untouched: whole.logits });
   };
 }

@@ -12,13 +12,13 @@ function capital(text) {
   return text[0].toUpperCase() + text.slice(1);
 }
 
-/** The names of a network's parts and of its pictures, and tell(now, found), all in words. */
+/** The names of a network's parts and of its images, and tell(now, found), all in words. */
 export function speaker({ net, classes, shown, labels }) {
   const { cols, N, L, prefix } = net;
   const place = (n) => placeOf(n, cols);
   const token = (n) =>
     n < prefix ? "token 0, the cls token" : `token ${n} (${place(n - prefix)})`;
-  const picture = (n) => (n < 0 ? "your image" : `image ${n}: ${shown[labels[n]] ?? "no label"}`);
+  const image = (n) => (n < 0 ? "your image" : `image ${n}: ${shown[labels[n]] ?? "no label"}`);
 
   function answer({ logits }, untouched) {
     if (!logits)
@@ -30,7 +30,7 @@ export function speaker({ net, classes, shown, labels }) {
     return `The network says ${classes[best]}, ${share(shares[best])}${change}.`;
   }
 
-  function changes({ hidden, removed, order, positions, cut }) {
+  function changes({ hidden, removed, order, positions, ablated }) {
     const done = [];
     if (hidden.length)
       done.push(
@@ -38,41 +38,41 @@ export function speaker({ net, classes, shown, labels }) {
       );
     if (order) done.push("the patches are shuffled");
     if (!positions) done.push("no positions are added");
-    if (cut.length) done.push(`${count(cut.length, "head")} cut`);
+    if (ablated.length) done.push(`${count(ablated.length, "head")} ablated`);
     return done.length ? [`Changed: ${list(done)}.`] : [];
   }
 
   function gaze({ token: from, layer, head, overlay }, row) {
     const nameOf = (n) => (n < prefix ? "the cls token" : token(n));
     const who = nameOf(from);
-    if (!row.some((one) => one > 0)) return `${capital(who)} is taken out and looks at nothing.`;
+    if (!row.some((one) => one > 0)) return `${capital(who)} is taken out and attends to nothing.`;
     const most = largest(row);
     const part = share(row[most]);
     const it = most === from ? "itself" : nameOf(most);
     if (overlay === "rollout") return `By rollout ${who} comes most from ${it}, ${part}.`;
     const where = layer === L ? "the pooling" : `block ${layer}`;
-    const eye = overlay === "mean" ? `the mean of ${where}` : `head ${head} of ${where}`;
-    if (layer === L) return `${capital(eye)} looks most at ${nameOf(most)}, ${part}.`;
-    return `In ${eye} ${who} looks most at ${it}, ${part}.`;
+    const source = overlay === "mean" ? `the mean of ${where}` : `head ${head} of ${where}`;
+    if (layer === L) return `${capital(source)} attends most to ${nameOf(most)}, ${part}.`;
+    return `In ${source} ${who} attends most to ${it}, ${part}.`;
   }
 
   const tell = (now, { out, row, untouched }) =>
     capital(
       [
-        `${picture(now.picture)}.`,
+        `${image(now.image)}.`,
         answer(out, untouched),
         ...changes(now),
         ...(row ? [gaze(now, row)] : []),
       ].join(" "),
     );
-  return { place, token, picture, tell };
+  return { place, token, image, tell };
 }
 
-/** What to say where the pictures show something else than the network was trained on. */
+/** What to say where the images show something else than the network was trained on. */
 export function strangers(classes, names) {
   const few = (words) => `${words.slice(0, 3).join(", ")}${words.length > 3 ? " and so on" : ""}`;
   return (
     `This network was trained to tell ${few(classes)} apart. ` +
-    `The pictures here show something else: ${few(names)}. Watch how it works; its answers mean nothing.`
+    `The images here show something else: ${few(names)}. Watch how it works; its answers mean nothing.`
   );
 }

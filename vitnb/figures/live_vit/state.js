@@ -3,7 +3,7 @@ import { bytes } from "../kit/figure.js";
 import { meanOfHeads } from "../kit/maps.js";
 import { rollout } from "../vit.js";
 
-export const MODES = { hide: "hides it", look: "looks from it", draw: "draws" };
+export const MODES = { hide: "hides it", query: "makes it the query", draw: "draws" };
 export const OVERLAYS = {
   head: "the chosen head",
   mean: "the mean of its block",
@@ -16,19 +16,19 @@ export function within(value, low, high) {
   return Math.min(high, Math.max(low, Math.round(Number(value)) || 0));
 }
 
-/** What the reader has set, made to fit the network: whatever was stored or sent, a picture can be drawn. */
+/** What the reader has set, made to fit the network: whatever was stored or sent, an image can be drawn. */
 export function settings(get, net, stored) {
   const area = net.channels * net.height * net.width;
   const many = Math.floor(stored.length / area);
   const array = (name) => (Array.isArray(get(name)) ? get(name) : []);
   const own = bytes(get("own"));
   const order = array("order");
-  let picture = within(get("picture"), -1, many - 1);
-  if (picture < 0 && own.length !== area) picture = many ? 0 : -1;
+  let image = within(get("image"), -1, many - 1);
+  if (image < 0 && own.length !== area) image = many ? 0 : -1;
   const ownPixels = own.length === area ? own : new Uint8Array(area);
   return {
-    picture,
-    pixels: picture < 0 ? ownPixels : stored.subarray(picture * area, (picture + 1) * area),
+    image,
+    pixels: image < 0 ? ownPixels : stored.subarray(image * area, (image + 1) * area),
     token: within(get("token"), 0, net.T - 1),
     layer: within(get("layer"), 0, net.L - (net.pool === "attn" ? 0 : 1)),
     head: within(get("head"), 0, net.h - 1),
@@ -47,7 +47,7 @@ export function settings(get, net, stored) {
     erase: Boolean(get("erase")),
     pen: array("pen").length === 3 ? array("pen") : null,
     compact: Boolean(get("compact")),
-    cut: array("cut").filter(
+    ablated: array("ablated").filter(
       ([layer, head]) => layer >= 0 && layer < net.L && head >= 0 && head < net.h,
     ),
   };
@@ -58,9 +58,9 @@ export function patchAt({ order }, place) {
   return order ? order[place] : place;
 }
 
-/** Is this head cut? */
-export function isCut({ cut }, layer, head) {
-  return cut.some(([l, i]) => l === layer && i === head);
+/** Is this head ablated? */
+export function isAblated({ ablated }, layer, head) {
+  return ablated.some(([l, i]) => l === layer && i === head);
 }
 
 /** Bytes (C, H, W) to what the network reads: as data.normalize does it. */
@@ -80,7 +80,7 @@ export function mapRow(out, net, layer, head, token) {
   );
 }
 
-/** What is laid over the picture: T shares, or null. */
+/** What is laid over the image: T shares, or null. */
 export function overlayRow(out, net, { overlay, layer, head, token }) {
   if (overlay === "none" || !out.logits) return null;
   if (overlay === "head") return mapRow(out, net, layer, head, token);

@@ -10,7 +10,7 @@ export function switchPanel({ net, put }) {
   const positions = toggle("Position embedding", (on) => put({ positions: on }));
   const removed = toggle("Take hidden patches out", (on) => put({ removed: on }));
   const undo = button("Undo all", () =>
-    put({ hidden: [], removed: false, order: [], positions: true, cut: [] }),
+    put({ hidden: [], removed: false, order: [], positions: true, ablated: [] }),
   );
   const all = [shuffle, sort, positions.node, removed.node, undo];
 
@@ -18,7 +18,8 @@ export function switchPanel({ net, put }) {
     positions.show(now.positions);
     removed.show(now.removed);
     sort.disabled = !now.order;
-    const lost = now.hidden.length || now.order || now.cut.length || now.removed || !now.positions;
+    const lost =
+      now.hidden.length || now.order || now.ablated.length || now.removed || !now.positions;
     undo.disabled = !lost;
   }
   return { node: h("div", { className: "vf-buttons lv-full" }, ...all), show };

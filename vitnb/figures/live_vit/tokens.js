@@ -5,10 +5,10 @@ import { controls, h, soft } from "../kit/dom.js";
 import { count } from "./speech.js";
 import { patchAt, within } from "./state.js";
 
-/** board is the canvas with the picture as it is shown. */
+/** board is the canvas with the image as it is shown. */
 export function tokenPanel({ net, root, put, names }, board) {
   const { cols, ph, pw, N, T, L, D, prefix } = net;
-  const from = slider("Look from token", (token) => put({ token }));
+  const from = slider("Query: token", (token) => put({ token }));
   const stages = slider("Tokens", (stage) => put({ stage }));
   const tall = within(220 / T, 2, 12);
   const strip = h("canvas", { width: pw, height: ph * T, "aria-hidden": "true" });
@@ -23,9 +23,8 @@ export function tokenPanel({ net, root, put, names }, board) {
   });
 
   function showNumbers(numbers) {
-    const spread =
-      2.5 * Math.sqrt(numbers.reduce((sum, x) => sum + x * x, 0) / numbers.length) || 1;
-    const parts = numbers.map((x) => x / spread);
+    const scale = 2.5 * Math.sqrt(numbers.reduce((sum, x) => sum + x * x, 0) / numbers.length) || 1;
+    const parts = numbers.map((x) => x / scale);
     shades(matrix, parts, [T, D], palette(root));
   }
 

@@ -1,4 +1,4 @@
-// The reader's own picture: how large a file says it is, how it becomes the few pixels that a network reads, and a pen.
+// The reader's own image: how large a file says it is, how it becomes the few pixels that a network reads, and a pen.
 import { h } from "../kit/dom.js";
 
 const MOST_BYTES = 40e6;
@@ -6,7 +6,7 @@ const MOST_PIXELS = 25e6;
 const FINER = 4; // a file is first drawn so many times larger than the network reads it, then averaged
 
 /** Read a file of the reader's into bytes (C, H, W), or throw an error with words for people. It goes nowhere else. */
-export async function readPicture(file, { width: W, height: H, channels }) {
+export async function readImage(file, { width: W, height: H, channels }) {
   const name = file.name || "This file";
   const kinds = "Choose a PNG, JPEG, WebP, GIF or BMP file.";
   const millions = (number) => Math.round(number / 1e6);
@@ -15,7 +15,7 @@ export async function readPicture(file, { width: W, height: H, channels }) {
       `${name} has ${millions(file.size)} MB. Choose a file of at most ${millions(MOST_BYTES)} MB.`,
     );
   const size = imageSize(new Uint8Array(await file.slice(0, 1 << 20).arrayBuffer()));
-  if (!size) throw Error(`${name} is no picture that this figure can read. ${kinds}`);
+  if (!size) throw Error(`${name} is not an image that this figure can read. ${kinds}`);
   if (size.width * size.height > MOST_PIXELS)
     throw Error(
       `${name} has ${size.width} × ${size.height} pixels, ${millions(size.width * size.height)} million. ` +
@@ -76,7 +76,7 @@ function jpegSize(view) {
 }
 
 /**
- * Average the pixels of an RGBA picture that is `times` as large as wanted: bytes (C, height, width).
+ * Average the pixels of an RGBA image that is `times` as large as wanted: bytes (C, height, width).
  * One channel is the brightness (ITU-R BT.601); more than three repeat the last.
  */
 export function shrink(rgba, width, height, times, channels) {

@@ -1,5 +1,5 @@
 // What forms inside: the cls token's attention over one test image, and how similar the positions are.
-import { picture } from "../kit/canvas.js";
+import { paint } from "../kit/canvas.js";
 import { h, heading } from "../kit/dom.js";
 import { patchGrid } from "../kit/grid.js";
 import { percent, placeOf } from "../kit/words.js";
@@ -35,7 +35,7 @@ export function formingPanel() {
   function showGaze({ side, image, gaze, says }, map, { pixels, label }, { config, fault }, i) {
     const T = side ** 2 + 1;
     const odd = i === 1 ? fault.map : "";
-    picture(pixels, [1, config.img_size, config.img_size], image);
+    paint(pixels, [1, config.img_size, config.img_size], image);
     const shares = gazeOf(map, T, i === 1 && fault.cls_last ? 0 : 1);
     const top = Math.max(...shares);
     const most = `most to ${placeOf(shares.indexOf(top), side)}, ${percent(top)}`;

@@ -8,7 +8,7 @@ import { lightPanel } from "./lamps.js";
 import { openInLiveViT } from "./open.js";
 import { BATCH, BETS, IMAGES, POSITIONS, betLegend, progress, verdict, yours } from "./speech.js";
 import { hire } from "./staff.js";
-import { contestOf, heardOf, newRun } from "./state.js";
+import { contestOf, receive, newRun } from "./state.js";
 import { resultTable } from "./results.js";
 
 const WATCHED = 10; // the test image whose attention is shown
@@ -102,7 +102,7 @@ function build({ model, root, put, complain }) {
     const job = { do: "race", racers, data, seed, steps, batch: BATCH, watch: WATCHED };
     staff.send({ ...job, every: Math.max(1, Math.round(steps / 16)) }, (message) => {
       if (mine !== run || mine.state === "stopped") return;
-      heardOf(mine, message);
+      receive(mine, message);
       if (message.last) finish(now, mine);
       soon();
     });

@@ -19,7 +19,7 @@ export const betLegend = (steps) =>
 export function yours({ fault, positions }) {
   const moot = fault.table && positions === "none";
   const but = moot ? " Without positions there is no table to be wrong: both are the same." : "";
-  return `Your model ${fault.symptom}. All else is the right model's: seed, starting weights, batches.${but}`;
+  return `Your model ${fault.symptom}. All else is the right model's: seed, initial weights, batches.${but}`;
 }
 
 /** The names of the tests that a model fails. */

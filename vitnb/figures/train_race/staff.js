@@ -1,6 +1,6 @@
 // The worker behind the figure: jobs go out, answers come to whoever asked.
 
-/** A worker of a classic script, which file:// allows: send(job, hear), and end(). Its errors go to complain. */
+/** A worker of a classic script, which file:// allows: send(job, answer), and end(). Its errors go to complain. */
 export function hire(script, complain) {
   const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
   const worker = new Worker(address);
@@ -12,9 +12,9 @@ export function hire(script, complain) {
   };
   worker.onerror = ({ message }) => complain(`This browser cannot train: ${message}`);
   return {
-    send(job, hear) {
+    send(job, answer) {
       const id = ++sent;
-      if (hear) listeners.set(id, hear);
+      if (answer) listeners.set(id, answer);
       worker.postMessage({ ...job, id });
     },
     end() {

@@ -42,7 +42,7 @@ export function newRun(key) {
 }
 
 /** Take in a message of the worker. */
-export function heardOf(run, { step, seconds, losses, accuracy, looks }) {
+export function receive(run, { step, seconds, losses, accuracy, looks }) {
   Object.assign(run, { step, seconds, looks: looks ?? run.looks });
   losses.forEach((some, racer) => run.losses[racer].push(...some));
   if (accuracy) run.judged.push({ step, accuracy });

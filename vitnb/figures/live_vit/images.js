@@ -1,30 +1,30 @@
-// Which picture: one of those that are stored, the reader's own from a file, or an empty one to draw on.
-import { picture } from "../kit/canvas.js";
+// Which image: one of those that are stored, the reader's own from a file, or an empty one to draw on.
+import { paint } from "../kit/canvas.js";
 import { button, KEYS } from "../kit/controls.js";
 import { h } from "../kit/dom.js";
 import { gallery } from "./gallery.js";
-import { borderMean, readPicture } from "./upload.js";
+import { borderMean, readImage } from "./upload.js";
 
-export function picturePanel({ net, root, put, state, stored, names }) {
+export function imagePanel({ net, root, put, state, stored, names }) {
   const { width: W, height: H, channels: C } = net;
   const area = C * H * W;
   const onDark = stored.length > 0 && borderMean(stored, W, H) < 64;
   const faces = Array.from({ length: stored.length / area }, (_, n) =>
-    picture(stored.subarray(n * area, (n + 1) * area), [C, H, W]),
+    paint(stored.subarray(n * area, (n + 1) * area), [C, H, W]),
   );
   const trouble = h("p", { className: "lv-trouble", role: "alert" }); // beside the button that makes it
-  const shelf = gallery("Test pictures", "lv-shelf", faces, 1, (index) => {
+  const shelf = gallery("Test images", "lv-shelf", faces, 1, (index) => {
     trouble.textContent = "";
-    put({ picture: index });
+    put({ image: index });
   });
   faces.forEach((face) => face.setAttribute("aria-hidden", "true"));
-  shelf.buttons.forEach((face, n) => face.setAttribute("aria-label", names.picture(n)));
+  shelf.buttons.forEach((face, n) => face.setAttribute("aria-label", names.image(n)));
 
-  const own = (pixels, more) => put({ own: new DataView(pixels.buffer), picture: -1, ...more });
+  const own = (pixels, more) => put({ own: new DataView(pixels.buffer), image: -1, ...more });
   const load = async (chosen) => {
     trouble.textContent = "";
     try {
-      const pixels = await readPicture(chosen, net);
+      const pixels = await readImage(chosen, net);
       // Trained on things on a dark ground, a network is lost on a bright one: take the negative.
       own(onDark && borderMean(pixels, W, H) > 128 ? pixels.map((value) => 255 - value) : pixels);
     } catch (error) {
@@ -53,5 +53,5 @@ export function picturePanel({ net, root, put, state, stored, names }) {
     h("div", { className: "vf-buttons lv-full" }, ...buttons),
     trouble,
   );
-  return { node, show: (now) => shelf.show(now.picture) };
+  return { node, show: (now) => shelf.show(now.image) };
 }
