@@ -453,7 +453,7 @@ def test_in_the_book(live, path, from_file):
     if "index" in path:
         figure.get_by_role("button", name="More").click()
     start, maps = said(figure), ink(figure, ".lv-heads")
-    assert start.startswith("Image 0: ")
+    assert start.startswith("Image 9: Ankle boot" if "index" in path else "Image 0: ")
     figure.locator(".lv-grid button").nth(5).click()
     figure.locator(".lv-heads button").nth(6).click()
     page.keyboard.press("x")
@@ -589,7 +589,7 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     figure, page, watch = opened(book_page)
     start, before, maps = said(figure), patches_of(figure), ink(figure, ".lv-heads")
     table = ink(figure, ".lv-table")
-    assert start.startswith("Image 0: ")
+    assert start.startswith("Image 9: Ankle boot" if "index" in path else "Image 0: ")
 
     patches = figure.locator(".lv-grid button")
     patches.nth(5).click()
