@@ -1,4 +1,4 @@
-"""Without positions a ViT reads a bag of patches; the larger its positions at initialisation, the more shuffling costs it.
+"""Without positions a ViT reads a bag of patches; the larger its initial positions, the more shuffling costs it.
 
 Chapter 02: the same small model with four kinds of positions, trained on
 ordered images; then tested on images whose patches were shuffled, and,

@@ -1,4 +1,4 @@
-"""Where tokens must exchange information, a ViT without attention is at chance; on single images of clothes it loses little.
+"""Without attention a ViT is at chance where tokens must exchange information; on single images it loses little.
 
 Chapter 03: the same small model with attention, with every token given the
 plain mean of all tokens instead, and with nothing instead. Two tasks: are the

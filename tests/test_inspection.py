@@ -44,7 +44,7 @@ def test_rollout_rows_sum_to_one():
 def test_rollout_puts_the_last_layer_on_the_left():
     a, b = random_maps(2)
     assert (rollout([a, b]) - rollout([b, a])).abs().max() > 0.01
-    # Layer 1: token 0 attends to token 1. Layer 2: token 2 attends to token 0. So a quarter of token 2 comes from token 1.
+    # Layer 1: token 0 attends to token 1. Layer 2: token 2 to token 0. So a quarter of token 2 comes from token 1.
     first, second = one_head([[0, 1, 0], [0, 1, 0], [0, 0, 1]]), one_head([[1, 0, 0], [0, 1, 0], [1, 0, 0]])
     torch.testing.assert_close(rollout([first, second])[0, 2], torch.tensor([0.25, 0.25, 0.5]))
     assert rollout([second, first])[0, 2, 1] == 0

@@ -145,7 +145,7 @@ def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
 
 
 def mean_of_others(maps: Tensor) -> Tensor:
-    """Give each image the mean map of all the others: what the place of a patch alone predicts, and nothing of this image.
+    """Give each image the mean map of all the others: what its place alone predicts, nothing of this image.
 
     It is the baseline that a map has to beat before it explains anything about its own image.
 
