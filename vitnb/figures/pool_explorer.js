@@ -1,5 +1,5 @@
 // PoolExplorer: the weight of each token when a network pools many into one vector, in three ways.
-import { picture } from "./kit/canvas.js";
+import { paint } from "./kit/canvas.js";
 import { choice } from "./kit/controls.js";
 import { controls, facts, h, heading, sentence, soft } from "./kit/dom.js";
 import { figure, floats, needBytes, needIndex } from "./kit/figure.js";
@@ -95,7 +95,7 @@ function build({ model, root, put }) {
       size: tileSide(weight, most),
       word: hundredths(weight),
     }));
-    picture(pixels.subarray(index * area, (index + 1) * area), shape, canvas);
+    paint(pixels.subarray(index * area, (index + 1) * area), shape, canvas);
     drawTiles(cut, canvas, cells, grid);
     const place = placeOf(patch, cols);
     const keys = `Arrow keys choose one: ${place}.`;

@@ -49,5 +49,3 @@ export function shades(canvas, values, [rows, cols], [zero, plus, minus]) {
   });
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
-
-export const picture = paint; // its name in pool_explorer.js
