@@ -15,105 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from answers import RIGHT, WRONG, right, verdict, wrong
+from answers import RIGHT, WRONG, verdict
 
 from vitnb import ViT, ViTConfig, clinic, patchify
 from vitnb.checks import chapter_12, chapter_jax, check, engine, kinds
 from vitnb.clinic import cut
-from vitnb.training import Recipe, decay_groups
-
-# 9.1 ------------------------------------------------------------------------------------------------------
-
-
-@right("9.1")
-def lr_by_cosine(step, steps, peak, warmup_steps):
-    if step < warmup_steps:
-        return (step + 1) / warmup_steps * peak
-    done = (step - warmup_steps) / (steps - warmup_steps)
-    return peak * math.cos(math.pi * done / 2) ** 2
-
-
-@right("9.1")
-def lr_by_recipe(step, steps, peak, warmup_steps):
-    return Recipe(lr=peak, warmup=warmup_steps / steps).lr_at(step, steps)
-
-
-@right("9.1")
-def lr_by_tensor(step, steps, peak, warmup_steps):
-    done = torch.tensor((step - warmup_steps) / (steps - warmup_steps), dtype=torch.double)
-    falling = peak * 0.5 * (1 + torch.cos(torch.pi * done))
-    return falling if step >= warmup_steps else peak * (step + 1) / warmup_steps
-
-
-@right("9.1")
-def lr_for_the_steps_that_are_there(step, steps, peak, warmup_steps):
-    return [lr_by_cosine(s, steps, peak, warmup_steps) for s in range(steps)][step]  # there is no step == steps
-
-
-wrong("9.1", "There is no warm-up")(lambda s, n, peak, w: peak if s < w else lr_by_cosine(s, n, peak, w))
-wrong("9.1", "a learning rate of 0")(lambda s, n, peak, w: peak * s / (w - 1) if s < w else peak * (1 - s / n))
-wrong("9.1", "The cosine should be the peak at")(
-    lambda s, n, peak, w: lr_by_cosine(s, n, peak, w) * (1 - 0.1 * (s >= w))
-)
-wrong("9.1", "share of the peak: the peak itself is missing")(lambda s, n, peak, w: lr_by_cosine(s, n, 1, w))
-
-
-@wrong("9.1", "ZeroDivisionError")
-def min_of_both(step, steps, peak, warmup):
-    return min(peak * (step + 1) / warmup, lr_by_cosine(step, steps, peak, warmup))
-
-
-# 9.2 ------------------------------------------------------------------------------------------------------
-
-
-right("9.2")(lambda K: math.log(math.e + K - 1) - 1)
-right("9.2")(lambda K: F.cross_entropy(torch.eye(K)[:1], torch.tensor([0])))
-right("9.2")(lambda K: np.log1p((K - 1) * np.exp(-1.0)))
-wrong("9.2", "No model can reach that")(lambda K: math.log(math.e + K) - 2)
-wrong("9.2", "A model can get below that")(lambda K: 1.4612 + 0.1)
-wrong("9.2", "For 2 classes you say 1.461")(lambda K: 1.4612)
-
-
-# 9.3 ------------------------------------------------------------------------------------------------------
-
-
-@right("9.3")
-def by_axes(model):
-    decayed = [n for n, p in model.named_parameters() if p.ndim >= 2 and n not in model.no_weight_decay()]
-    return decayed, [n for n, _ in model.named_parameters() if n not in decayed]
-
-
-@right("9.3")
-def by_name(model):
-    names = {name for name, _ in model.named_parameters()}
-    spared = {n for n in names if "bias" in n or "norm" in n or n.split(".")[-1] in ("table", "token", "query")}
-    return names - spared, spared
-
-
-@right("9.3")
-def by_groups(model):
-    names = {id(p): name for name, p in model.named_parameters()}
-    return tuple([names[id(p)] for p in group["params"]] for group in decay_groups(model, 0.1))
-
-
-def spares(*spared):
-    """All that has several axes decays, but for these."""
-
-    def answer(model):
-        names = {name: p.ndim > 1 and name not in spared for name, p in model.named_parameters()}
-        return [name for name in names if names[name]], [name for name in names if not names[name]]
-
-    return answer
-
-
-wrong("9.3", "You decay the cls token")(spares("positions.table"))
-wrong("9.3", "You decay the query")(spares("positions.table", "pool.token"))
-wrong("9.3", "is in neither list")(lambda m: (by_axes(m)[0], []))
-wrong("9.3", "there more than once")(lambda m: (by_axes(m)[0], list(dict(m.named_parameters()))))
-wrong("9.3", "the names are wanted")(lambda m: ([p for p in m.parameters()], []))
-wrong("9.3", "no parameter named 'cls'")(lambda m: (by_axes(m)[0], by_axes(m)[1] + ["cls"]))
-
 
 # ----------------------------------------------------------------------------------------------------------
 
@@ -437,11 +343,6 @@ def test_truth_is_a_boolean_of_python_numpy_or_torch():
 def test_a_module_in_place_of_the_function_is_named():
     text = verdict("8.4", ViT(ViTConfig()))[1]
     assert "A function deeper(model) is wanted, without a call: this is a ViT." in text
-
-
-def test_references_are_those_of_the_package():
-    model = ViT(ViTConfig(embed_dim=16, depth=1))
-    assert [set(names) for names in by_groups(model)] == [set(names) for names in by_axes(model)]
 
 
 def test_wrong_versions_of_patchify_have_the_right_shape_and_are_wrong():

@@ -709,7 +709,7 @@ MISTAKES = {
         importable("vitnb.clinic.pool.OnePerPlace"),
         exercise("7.4", r"one learned vector, the same for all images"),
     ],
-    "3: softmax in the model": [exercise("9.2", r"softmax"), cell(f"{TRAINING}:483b153b", r"floor")],
+    "3: softmax in the model": [cell(f"{TRAINING}:a74912eb", r"softmax"), cell(f"{TRAINING}:483b153b", r"floor")],
     "3: ReLU for GELU": [cell(f"{BLOCKS}:049812f0", r"relu")],
     "3: 768 because 16 * 16 * 3": [cell(f"{VIT}:5000da83", r"for p in \(14, 16, 32\)")],
     "3: never trained": [cell(f"{TRAINING}:462fc39d", r"few\[:16\]")],

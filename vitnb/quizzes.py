@@ -560,37 +560,56 @@ QUIZZES = {
             "A model ends in a softmax, and its output goes to `F.cross_entropy`. What happens?",
             {
                 "PyTorch raises an error.": (
-                    "Nothing complains: probabilities are numbers like any others, and `cross_entropy` takes them for "
-                    "logits. See “The loss, by hand”."
+                    "Probabilities are numbers like any others, and `cross_entropy` takes them for logits. See “A "
+                    "mistake that raises no error”."
                 ),
-                "It trains, but the loss never falls below 1.46, however sure the model is.": (
-                    "Even a model that gives 1 to the truth and 0 to the rest has this loss with ten classes. Learning "
-                    "sixteen images by heart exposes it within seconds."
+                "It trains, but the loss never falls below 1.46, however certain the model is.": (
+                    "Even a model that gives 1 to the right class and 0 to the others has this loss with ten classes. "
+                    "Overfitting sixteen images shows it within seconds, if you look at the loss and not only at the "
+                    "accuracy."
                 ),
                 "Nothing changes, because the softmax keeps the order of the classes.": (
-                    "The order stays, but the loss is computed from the softmax of a softmax, and that is another "
-                    "quantity to train on; see “The loss, by hand”."
+                    "The accuracy of a given model stays the same, but the loss is computed from the softmax of a "
+                    "softmax, so the model is trained on another quantity. See “A mistake that raises no error”."
                 ),
             },
-            right="It trains, but the loss never falls below 1.46, however sure the model is.",
+            right="It trains, but the loss never falls below 1.46, however certain the model is.",
         ),
         Question(
-            "Your model has learned sixteen images by heart in 100 steps. What do you know now?",
+            "Your model fits sixteen images perfectly after 100 steps. What do you know now?",
             {
                 "That the model is implemented correctly.": (
-                    "Wrong programs pass too: “First of all: sixteen pictures” recalls the scrambled patches of "
-                    "chapter 1, with which a model still learned the task."
+                    "Wrong models pass too: the one with a second softmax in “First overfit sixteen images” has all "
+                    "sixteen right, and so would one with scrambled patches."
                 ),
                 "Nothing: sixteen images say nothing about sixty thousand.": (
-                    "Failing would have told you a lot. A model that cannot learn sixteen images will not learn sixty "
-                    "thousand, and one with a second softmax stays above its floor; see “First of all: sixteen "
-                    "pictures”."
+                    "Failing would have told you a lot, because a model that cannot fit sixteen images will not learn "
+                    "from sixty thousand. See “First overfit sixteen images”."
                 ),
-                "That it can learn. Bugs that still let it learn are not excluded.": (
+                "That the loop reaches the parameters and the model can learn; other bugs are not excluded.": (
                     "The test is worth its seconds because of what it rejects. Passing it is no proof."
                 ),
             },
-            right="That it can learn. Bugs that still let it learn are not excluded.",
+            right="That the loop reaches the parameters and the model can learn; other bugs are not excluded.",
+        ),
+        Question(
+            "Two recipes ran with the same five seeds. Both accuracies have a standard deviation of 0.5 points; the "
+            "differences, seed by seed, are 0.3, 0.2, 0.4, 0.3 and 0.3 points. Is one recipe better?",
+            {
+                "That cannot be said, because 0.3 is less than 0.5.": (
+                    "What a seed does to both recipes cancels in the difference. “Would it happen again?” computes "
+                    "the error of the differences themselves."
+                ),
+                "Yes in this setting: the differences agree far better than the accuracies do.": (
+                    "Their standard error is about 0.03 points, a tenth of the mean difference. It speaks for this "
+                    "model, this data and this length of training."
+                ),
+                "Yes, and it will be better for every model and data set.": (
+                    "The paired error says how well five seeds agree in one setting. It says nothing about another "
+                    "model; see the box in “Would it happen again?”."
+                ),
+            },
+            right="Yes in this setting: the differences agree far better than the accuracies do.",
         ),
     ],
     "10": [

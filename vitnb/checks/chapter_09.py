@@ -1,108 +1,170 @@
-"""Exercises of chapter 9: the schedule, the loss and the weight decay of a training."""
+"""Exercises of chapter 9: a paired error, a loop with three faults, weight decay, fair comparisons."""
 
-import math
+import copy
 import random
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
-from vitnb.checks.engine import Wrong, call, described, exercise, fresh, number
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitnb.checks.engine import NotDone, Wrong, call, described, exercise, fresh, number, run
 from vitnb.checks.kinds import compute
 from vitnb.clinic import train
 from vitnb.vit import ViT, ViTConfig
 
-NO_PEAK = "That is a share of the peak: the peak itself is missing."
-FROM_ZERO = "The first step gets a learning rate of 0: its batch is computed and learns nothing."
-NO_WARMUP = "There is no warm-up: the first steps should climb in a line."
-NO_LINE = "The warm-up is a line through its first and its last step: check both."
-TOO_EARLY = "It is 0 one step too early, so that the last batch learns nothing: the 0 belongs to step == steps."
 
-RISING: dict[str, Callable] = {
-    NO_PEAK: train.forgotten_peak,
-    FROM_ZERO: train.starts_at_zero,
-    NO_WARMUP: train.no_warmup,
-    NO_LINE: train.warmup_below_the_peak,
+def _paired(a: Tensor, b: Tensor) -> float:
+    return ((a - b).std() / len(a) ** 0.5).item()
+
+
+def _runs() -> list[tuple[Tensor, Tensor]]:
+    """Accuracies of two models on the same seeds: what a seed does to both is larger than what it does to one."""
+    draw = random.Random()
+    cases = []
+    for n in (5, 3, draw.randrange(6, 12)):
+        shared = 80 + 2 * fresh(n).double()
+        a, b = shared + 0.5 * fresh(n).double(), shared + 0.3 * fresh(n).double() - 0.4
+        b[:2] = a[:2] + torch.tensor([1.0, -1.0])  # each model is ahead on a seed
+        cases.append((a, b))
+    return cases
+
+
+compute(
+    "9.1",
+    "paired_error(a, b)",
+    "a[i] and b[i] come from the same seed. By how much is the first model ahead, seed by seed? There are n answers.",
+    "The standard error of a mean of n numbers is their standard deviation, with n - 1 in its divisor as torch's std() "
+    "has it, divided by the square root of n.",
+    cases=_runs,
+    reference=_paired,
+    where="For {n} seeds you say {said:.3f}. ",
+    words=lambda a, b: {"n": len(a)},
+    mistakes={
+        message: lambda a, b, mistake=mistake: float(mistake(a, b))
+        for message, mistake in {
+            "That is the error of unpaired runs: what a seed does to both models is still in it.": (
+                lambda a, b: ((a.var() + b.var()) / len(a)) ** 0.5
+            ),
+            "That is the standard deviation of one difference: the mean of several is known better.": (
+                lambda a, b: (a - b).std()
+            ),
+            "You divide by n, where the square root of n is wanted.": lambda a, b: (a - b).std() / len(a),
+            "You have divided the sum of squares by n: a standard deviation from n runs divides by n - 1.": (
+                lambda a, b: (a - b).std(correction=0) / len(a) ** 0.5
+            ),
+            "That is the mean difference itself. How uncertain is it?": lambda a, b: (a - b).mean(),
+            "That is the error of the first model alone.": lambda a, b: a.std() / len(a) ** 0.5,
+            "You have lost the signs: seeds on which the second model is ahead count against the first.": (
+                lambda a, b: (a - b).abs().std() / len(a) ** 0.5
+            ),
+        }.items()
+    },
+    otherwise="Write down the differences first, one for each seed. Their mean has the error that is wanted.",
+    right="3 pairs of models, with 3, 5 and more seeds.",
+    tolerance=1e-4,
+)
+
+
+def epoch_with(softmax: bool = False, labels_stay: bool = False, cleared_late: bool = False) -> Callable:
+    """The loop of exercise 9.2 with some of its three faults, or none."""
+
+    def train_epoch(model: nn.Module, optimizer: Any, images: Tensor, labels: Tensor, order: Tensor) -> list[float]:
+        losses = []
+        for start in range(0, len(order), 8):
+            batch = order[start : start + 8]
+            y = labels[start : start + 8] if labels_stay else labels[batch]
+            outputs = model(images[batch])
+            loss = F.cross_entropy(outputs.softmax(dim=1) if softmax else outputs, y)
+            if not cleared_late:
+                optimizer.zero_grad()
+            loss.backward()
+            if cleared_late:
+                optimizer.zero_grad()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    return train_epoch
+
+
+def _never_cleared(model: nn.Module, optimizer: Any, images: Tensor, labels: Tensor, order: Tensor) -> list[float]:
+    losses = []
+    for batch in order.split(8):
+        loss = F.cross_entropy(model(images[batch]), labels[batch])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+FAULTS: dict[str, dict[str, bool]] = {
+    "A model that is certain of the right class still gets a loss far above 0: print what the loss is given.": {
+        "softmax": True
+    },
+    "Even kinds that are easy to tell apart are not learned: print an image of a batch beside its label.": {
+        "labels_stay": True
+    },
+    "The parameters are the same after the epoch as before: which gradients does step() find?": {"cleared_late": True},
 }
-FALLING: dict[str, Callable] = {
-    NO_PEAK: train.forgotten_peak,
-    "The cosine runs over all steps instead of those after the warm-up, so the rate jumps where the warm-up ends.": (
-        train.cosine_over_all_steps
-    ),
-    "That is a whole cosine: the rate falls and then climbs back to the peak. Half a cosine is wanted.": (
-        train.whole_cosine
-    ),
-    "That is a straight line down, not a cosine.": train.straight_line,
-    "After the warm-up the rate stays where it is.": train.stays_at_the_peak,
-    TOO_EARLY: train.ends_too_early,
+EPOCHS: dict[str, Callable] = {message: epoch_with(**fault) for message, fault in FAULTS.items()} | {
+    "The first step is right and the later ones are not: each goes by the sum of all gradients so far.": _never_cleared
 }
 
 
 @exercise(
-    "9.1",
-    "lr_at(step, steps, peak, warmup_steps)",
-    "Two cases. While step < warmup_steps: which share of the peak belongs to step 0, which to step "
-    "warmup_steps - 1? Steps count from 0, shares do not.",
-    "For the rest, first compute how far along you are: a number that is 0 at the end of the warm-up and 1 at step "
-    "== steps. cos(pi * that) goes from 1 to -1: move and scale it to go from 1 to 0.",
-    RISING | FALLING,
-)
-def _schedule(answer: Callable) -> str:
-    peak = random.Random().randrange(1, 100) / 1000
-    for steps, warmup in ((40, 7), (23, 0), (31, 1)):
-        cases = [(step, steps, peak, warmup) for step in range(steps)]
-        rates, right = [number(call(answer, *case)) for case in cases], [train.lr_at(*case) for case in cases]
-        off = [step for step in range(steps) if not _near(rates[step], right[step], peak)]
-        if off:
-            share, bound = rates[off[0]] / peak, "high" if rates[off[0]] > right[off[0]] else "low"
-            where = f"Step {off[0]} of {steps}, with {warmup} of warm-up: {share:.3f} of the peak is too {bound}."
-            part = slice(warmup) if off[0] < warmup else slice(warmup, steps)
-            raise Wrong(f"{where} {_schedule_mistake(rates[part], cases[part], off[0] < warmup)}")
-    return "every step of 3 schedules, one of them without warm-up."
-
-
-def _near(rate: float, other: float, peak: float) -> bool:
-    return abs(rate - other) <= 1e-6 * peak
-
-
-def _schedule_mistake(rates: list[float], cases: list[tuple], rising: bool) -> str:
-    """What is wrong with a warm-up, or with what follows it."""
-    peak = cases[0][2]
-    for message, mistake in (RISING if rising else FALLING).items():
-        if all(_near(rate, mistake(*case), peak) for rate, case in zip(rates, cases, strict=True)):
-            return message
-    if not rising:
-        last = "The cosine should be the peak at step == warmup_steps and 0 at step == steps."
-        return TOO_EARLY if _near(rates[-1], 0, peak) else last
-    if rates[0] == 0:
-        return FROM_ZERO
-    return NO_WARMUP if rates[0] > 0.9 * peak or all(_near(rate, rates[0], peak) for rate in rates) else NO_LINE
-
-
-def _floor(K: int) -> float:
-    """The cross-entropy of the logits 1, 0, 0 ... where the first class is right."""
-    return math.log(math.e + K - 1) - 1
-
-
-compute(
     "9.2",
-    "loss_floor(num_classes)",
-    "The best that such a model can return is 1 for the right class and 0 for the others. The loss takes these K "
-    "numbers for logits: what does its own softmax make of them?",
-    "Write down e to the power of each of these K numbers, for K = 3 first. What share of their sum belongs to the "
-    "right class? Cross-entropy is minus the logarithm of that share.",
-    cases=lambda: ((K,) for K in (10, 2, random.Random().randrange(3, 10), random.Random().randrange(11, 1000), 1000)),
-    reference=_floor,
-    where="For {K} classes you say {said:.3f}. ",
-    words=lambda K: {"K": K},
-    mistakes={
-        "That is the floor for logits, which may lie far apart. Probabilities are at most 1 apart.": lambda K: 0.0,
-        "That is the loss of a model that knows nothing; this one may be certain and right.": math.log,
-        "That is the loss of a class whose probability is 0: the right one may have 1.": lambda K: _floor(K) + 1,
-        "Cross-entropy takes the natural logarithm.": lambda K: _floor(K) / math.log(10),
-    },
-    otherwise=lambda loss, least, K: "No model can reach that." if loss < least else "A model can get below that.",
-    right="5 numbers of classes, to 1e-3.",
-    tolerance=1e-3,
+    "train_epoch(model, optimizer, images, labels, order)",
+    "Go through one step with the drawing of the loop beside you. What goes into the loss, from which images and which "
+    "labels, and which gradients does step() find?",
+    "One fault per part of the loop: one is in the batch, one in the loss, one in the order of the three calls after "
+    "it. The symptoms: the best loss is not 0; images and labels do not belong together; no parameter moves.",
+    EPOCHS,
 )
+def _epoch(answer: Callable) -> str:
+    for n, classes in ((20, 3), (24, 5)):
+        images, labels = fresh(n, 6), torch.arange(n) % classes
+        model, order = nn.Linear(6, classes), torch.arange(n).flip(0).roll(3)
+        given = model, images, labels, order
+        said = _trained(answer, *given)
+        if _alike(said, _trained(epoch_with(), *given)):
+            continue
+        for count in (3, 2, 1):
+            for faults in product((False, True), repeat=3):
+                if sum(faults) == count and _alike(said, _trained(epoch_with(*faults), *given)):
+                    if count == 3:
+                        raise NotDone
+                    left = next(m for m, fault in zip(FAULTS, faults, strict=True) if fault)
+                    raise Wrong(f"{3 - count} of 3 faults {'is' if count == 2 else 'are'} mended. {left}")
+        for message, mistake in EPOCHS.items():
+            if _alike(said, _trained(mistake, *given)):
+                raise Wrong(message)
+        raise Wrong(
+            "The three faults as they were are gone, but the losses or the weights after an epoch are still not those "
+            "of a right loop. Change as little as you can: batches of 8, in the given order, each used once."
+        )
+    return "the losses and the weights of 2 models after an epoch."
+
+
+def _trained(
+    answer: Callable, model: nn.Module, images: Tensor, labels: Tensor, order: Tensor
+) -> tuple[list[float], Tensor]:
+    """The losses that an answer returns, and the weights that it leaves, on copies."""
+    model = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    losses = run(answer, model, optimizer, images.clone(), labels.clone(), order.clone())
+    if losses is None:
+        raise Wrong("Your function returns None: is the return missing?")
+    if not isinstance(losses, (list, tuple)):
+        raise Wrong(f"Your function returns {described(losses)}: the list of losses is wanted, one for each batch.")
+    return [number(loss) for loss in losses], model.weight.detach().clone()
+
+
+def _alike(one: tuple[list[float], Tensor], other: tuple[list[float], Tensor]) -> bool:
+    same = len(one[0]) == len(other[0]) and all(abs(a - b) < 1e-5 for a, b in zip(one[0], other[0], strict=True))
+    return same and torch.allclose(one[1], other[1], atol=1e-5)
 
 
 def _names_of(groups: Callable) -> Callable:
@@ -201,3 +263,33 @@ def _example(names: list[str], right: set[str], shapes: dict[str, tuple[int, ...
     found = [(kind, name) for part, kind in KINDS.items() for name in wrong if part in name]
     kind, name = found[0] if found else ("a matrix", wrong[0])
     return f"{kind} ({name}, shape {shapes[name]})"
+
+
+FAIR = set("AC")
+REASONS = {
+    "A": "A: how many learning rates did each of the two get to try, and on which images?",
+    "B": "B: how many learning rates did each of the two get to try?",
+    "C": "C: what differs between the two runs of a seed, apart from the activation?",
+    "D": "D: which images decided which epoch is reported?",
+    "E": "E: who decided which seeds count, and after seeing what?",
+    "F": "F: how many things differ between the two models' runs?",
+}
+
+
+@exercise(
+    "9.4",
+    "fair()",
+    "Ask the same three questions of each: do both models get the same chances? Is there one difference only? Did "
+    "the test images decide anything before the end?",
+    "Two of the six are fair. A choice made on validation images is fair if both models get it.",
+)
+def _fair(answer: Callable) -> str:
+    letters = call(answer)
+    if not isinstance(letters, str):
+        raise Wrong(f"Your function returns {described(letters)}: a string such as 'ABF' is wanted.")
+    chosen = set(letters.upper()) - set(" ,")
+    if unknown := chosen - set(REASONS):
+        raise Wrong(f"There are only the comparisons A to F: you name {', '.join(sorted(unknown))}.")
+    if wrong := chosen ^ FAIR:
+        raise Wrong(f"You are right about {6 - len(wrong)} of 6. Think again about {REASONS[min(wrong)]}")
+    return "all 6. The solution says what is wrong with the others."
