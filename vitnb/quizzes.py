@@ -340,24 +340,24 @@ QUIZZES = {
             right="Token 1 of image 0, and nothing else.",
         ),
         Question(
-            "A block reads: `x = norm1(x)`, `x = x + attention(x)`, `x = norm2(x)`, `x = x + mlp(x)`. Which kind of "
-            "block is it?",
+            "A model stacks blocks that read `x = norm1(x)`, `x = x + attention(x)`, `x = norm2(x)`, `x = x + mlp(x)`, "
+            "and ends in a final norm. Which kind of stack is it?",
             {
                 "Pre-norm: each norm stands before attention or before the MLP.": (
                     "The order of the lines suggests it, but x was overwritten, so what is added to is the normalised "
                     "token. Set both branches to zero: a pre-norm block is then the identity, and this one is not. "
                     "See “Normalise, then add”."
                 ),
-                "Post-norm: each norm stands on the residual stream, after the sum before it.": (
-                    "Draw the borders elsewhere and every norm follows a sum. “Normalise, then add” proves it: six of "
-                    "these blocks and the final norm are one norm and six post-norm blocks."
+                "Post-norm behind one more norm: each norm but the first follows a sum on the stream.": (
+                    "Draw the borders elsewhere and every other norm follows a sum. “Normalise, then add” proves it: "
+                    "six of these blocks and the final norm are one norm and six post-norm blocks."
                 ),
                 "Neither: it is broken, and no stack of it can learn.": (
                     "It computes exactly what post-norm blocks compute behind one more norm, and the post-norm stack "
                     "of 6 blocks learns in chapter 6."
                 ),
             },
-            right="Post-norm: each norm stands on the residual stream, after the sum before it.",
+            right="Post-norm behind one more norm: each norm but the first follows a sum on the stream.",
         ),
         Question(
             "With both branches at zero, a block returns exactly its input. What do you know about it?",
