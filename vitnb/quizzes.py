@@ -288,12 +288,12 @@ QUIZZES = {
                     "fail."
                 ),
                 "One image goes in, and the output has the right shape.": (
-                    "Shapes are right for any sizes, and a batch of one hides the bug completely: there is no other "
-                    "image to leak from. See “What mixes, and what must not”."
+                    "Shapes are right for any sizes. One image is enough to see that its own tokens do not reach each "
+                    "other, but then you must look at the numbers. See “What mixes, and what must not”."
                 ),
                 "Shuffle the tokens: the outputs must be shuffled alike.": (
-                    "The crossed layer treats all tokens alike, so it passes. “What mixes, and what must not” runs "
-                    "this test on it."
+                    "The crossed layer treats all places alike, only each for itself, so it passes. “What mixes, and "
+                    "what must not” runs this test on it."
                 ),
                 "Shuffle the images of a batch: the outputs must be shuffled alike.": (
                     "Attention over the batch passes, because it is equivariant under a shuffle of the batch, just as "
@@ -309,16 +309,16 @@ QUIZZES = {
                     "There are twice as many maps of weights, and each entry of them is a product of half as many "
                     "features. PyTorch's counter finds the same number for 1, 4 and 12 heads; see “What does it cost?”."
                 ),
-                "Nothing, because the heads share the same D features.": (
-                    "The number of heads is not in the formula. What grows is the memory for the maps, where they are "
-                    "kept."
+                "Nothing, because the heads divide the D features among them.": (
+                    "The number of heads is not in the formula. What grows is the softmax, over h · T² numbers, and "
+                    "the memory for the maps, where they are kept."
                 ),
                 "They halve, because each head is half as wide.": (
                     "Each head is half as wide, but there are twice as many of them, so the operations stay the same; "
                     "see “What does it cost?”."
                 ),
             },
-            right="Nothing, because the heads share the same D features.",
+            right="Nothing, because the heads divide the D features among them.",
         ),
     ],
     "05": [

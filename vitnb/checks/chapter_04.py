@@ -26,7 +26,7 @@ def _terms(
     kind: type[MultiHeadAttention] = MultiHeadAttention,
     matrices: Callable[[MultiHeadAttention], Tensor] = _matrices,
 ) -> Tensor:
-    """What each head adds to each token, (B, h, T, D), if the layer is of this kind."""
+    """The term of each head in the output, (B, h, T, D), if the layer is of this kind."""
     heads = copy.deepcopy(layer)
     heads.__class__, heads.proj = kind, nn.Identity()
     out = heads(x).unflatten(-1, (layer.num_heads, layer.head_dim))  # (B, T, h, d)
@@ -97,7 +97,7 @@ compute(
     },
     otherwise=_no_terms,
     words=lambda layer, x: {"h": layer.num_heads},
-    right="on 3 layers with 3, 5 and 1 heads; with the bias, your terms add up to what the layer says.",
+    right="on 3 layers with 3, 5 and 1 heads; with the bias, your terms add up to the layer's output.",
     tolerance=1e-4,
 )
 
