@@ -460,16 +460,17 @@ QUIZZES = {
             "what does that say about training?",
             {
                 "They stay, and those 49 tokens get no gradient there either.": (
-                    "What is not read is not trained: after the last block the gradient at the patches is exactly "
-                    "zero. Before it the noise would matter, because the cls token would still attend to them."
+                    "After the last block nothing attends to the patches and the head does not read them, so the "
+                    "gradient there is exactly zero. Before it the noise would matter, because the cls token would "
+                    "still attend to them."
                 ),
                 "They move, because the head reads all tokens.": (
-                    "The head reads one vector, and in a cls model that is row 0. In “What is never read” the logits "
-                    "are exactly the same after the replacement."
+                    "The head reads one vector, and in a cls model that is row 0. In “What the head never reads” the "
+                    "logits are exactly the same after the replacement."
                 ),
                 "They stay, but training has shaped those 49 tokens all the same.": (
                     "No loss depends on them after the last block, so nothing ever tells them what to be there. "
-                    "In “What is never read” their gradient is exactly zero."
+                    "In “What the head never reads” their gradient is exactly zero."
                 ),
             },
             right="They stay, and those 49 tokens get no gradient there either.",
