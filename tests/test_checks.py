@@ -316,7 +316,7 @@ def test_an_answer_changes_no_setting_of_the_session(number, setting):
 
 def test_a_patched_comparison_passes_no_later_answer(monkeypatch):
     monkeypatch.setattr(torch, "allclose", lambda *args, **kwargs: True)
-    assert not verdict("7.6", lambda model, images: model(images))[0]
+    assert not verdict("3.1", lambda q, k, v: v)[0]
 
 
 def test_counting_the_calls_passes_no_bug_hunt(monkeypatch):

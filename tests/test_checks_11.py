@@ -281,8 +281,8 @@ wrong("11.5", "raises TypeError")(lambda function: function(torch.eye(3), torch.
 
 
 def test_the_untouched_prediction_is_not_done_yet():
-    assert verdict("11.4", lambda what: dict.fromkeys(CHANGES, ...)[what]) == (False, "8.4: not done yet.")
-    assert verdict("11.4", lambda what: (..., ...)) == (False, "8.4: not done yet.")
+    assert verdict("11.4", lambda what: dict.fromkeys(CHANGES, ...)[what]) == (False, "11.4: not done yet.")
+    assert verdict("11.4", lambda what: (..., ...)) == (False, "11.4: not done yet.")
 
 
 def test_right_rollouts_are_right_and_wrong_ones_are_not():

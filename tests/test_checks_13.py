@@ -100,8 +100,8 @@ def test_every_change_is_asked():
 
 
 def test_the_untouched_prediction_is_not_done_yet():
-    assert verdict("13.2", lambda change: dict.fromkeys(GROWTHS, ...)[change]) == (False, "10.2: not done yet.")
-    assert verdict("13.2", lambda change: (..., ..., ..., ...)) == (False, "10.2: not done yet.")
+    assert verdict("13.2", lambda change: dict.fromkeys(GROWTHS, ...)[change]) == (False, "13.2: not done yet.")
+    assert verdict("13.2", lambda change: (..., ..., ..., ...)) == (False, "13.2: not done yet.")
 
 
 # 13.3 -----------------------------------------------------------------------------------------------------

@@ -237,6 +237,7 @@ def test_attention_explorer_by_mouse_and_key(live, from_file):
     assert_says(says.inner_text(), rolled[11])
     matrix.focus()
     page.keyboard.press("ArrowUp")
+    expect(says).to_contain_text("What token 10 (row 2, column 1)")
     canvas.focus()
     page.keyboard.press("ArrowLeft")
     expect(says).to_contain_text("What token 9 (row 2, column 0)")

@@ -23,7 +23,7 @@ record = data.result("recipes")"""
 # The class: how it is made; what takes the key, the key; the trait that it changes, by how much;
 # what Python then sets, and the words that follow.
 FIGURES = {
-    "PatchExplorer": ("()", ".vf-pad", "ArrowDown", ("row", 1), "column = 95", "column 95 belongs to token 17"),
+    "PatchExplorer": ("()", ".vf-pad", "ArrowDown", ("row", 1), "column = 27", "column 27 belongs to token 27"),
     "PositionExplorer": ("()", ".vf-pad", "ArrowDown", ("place", 4), "place = 6", "Place 6 of 0 to 15"),
     "AttentionExplorer": (
         "(model, images, names)",
@@ -147,9 +147,9 @@ def test_figures_and_python_hear_each_other(new_context, lab):
     for key in ("Space", "ArrowDown", "Enter"):
         page.keyboard.press(key)
     wait_for(kernel, "Quiz.checked", [-1, 1, -1])
-    expect(form.get_by_role("status")).to_contain_text("Not this one.")
-    kernel.execute("Quiz.checked = [-1, 0, -1]", reply=True, timeout=120)
     expect(form.get_by_role("status")).to_contain_text("Right.")
+    kernel.execute("Quiz.checked = [-1, 0, -1]", reply=True, timeout=120)
+    expect(form.get_by_role("status")).to_contain_text("Not this one.")
 
     kernel.execute(
         "from vitnb import patchify, unpatchify\n"

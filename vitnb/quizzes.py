@@ -602,7 +602,7 @@ QUIZZES = {
                     "the error of the differences themselves."
                 ),
                 "Yes in this setting: the differences agree far better than the accuracies do.": (
-                    "Their standard error is about 0.03 points, a tenth of the mean difference. It speaks for this "
+                    "Their standard error is about a tenth of the mean difference. It speaks for this "
                     "model, this data and this length of training."
                 ),
                 "Yes, and it will be better for every model and data set.": (
