@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from vitnb import clinic
 from vitnb.attention import MultiHeadAttention
-from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, tensor_like
-from vitnb.checks.kinds import compute, linear
+from vitnb.checks.engine import Wrong, call, close, exercise, fresh, tensor_like
+from vitnb.checks.kinds import compute, fresh_module, linear
 from vitnb.clinic import attend
 from vitnb.positions import sincos_table
 
@@ -230,11 +230,7 @@ MY_MISTAKES: dict[str, Callable] = {
 )
 def _my_attention(answer: Callable) -> str:
     for B, T, dim, num_heads in ((2, 5, 12, 3), (3, 7, 20, 5)):
-        layer = call(answer, dim, num_heads)
-        if not isinstance(layer, nn.Module):
-            raise Wrong(f"Your class makes {described(layer)}: an nn.Module is wanted.")
-        if not any(True for _ in layer.parameters()):
-            raise NotDone
+        layer = fresh_module(answer, dim, num_heads)
         for name in PARTS:
             linear(layer, name, dim, dim)
         for parameter in layer.parameters():  # far from where all weights are nearly equal

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from vitnb import clinic
 from vitnb.attention import MultiHeadAttention
 from vitnb.blocks import MLP, PreNormBlock
-from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, tensor_like
-from vitnb.checks.kinds import build, compute, judge
+from vitnb.checks.engine import Wrong, close, described, exercise, fresh
+from vitnb.checks.kinds import build, compute, fresh_module, judge, runs_like
 from vitnb.clinic import wire
 
 
@@ -116,27 +116,11 @@ BLOCK_MISTAKES: dict[str, Callable] = {
 )
 def _block(answer: Callable) -> str:
     for B, T, D, heads in ((3, 17, 48, 6), (2, 5, 8, 2)):
-        block = call(answer, D, heads)
-        if not isinstance(block, nn.Module):
-            raise Wrong(f"Your class makes {described(block)}: an nn.Module is wanted.")
-        if not any(True for _ in block.parameters()):
-            raise NotDone
+        block = fresh_module(answer, D, heads)
         _parts_as_asked(block, D, heads)
         _shaken(block.eval())
         x = 3 * fresh(B, T, D)
-        result = call(block.forward, x)  # a method shows whether it was left untouched
-        with torch.no_grad():
-            right = PreNormBlock.forward(block, x)
-            result = tensor_like(result, right)
-            if close(result, right, 1e-4):
-                continue
-            for message, kind in BLOCK_MISTAKES.items():
-                if close(result, kind.forward(block, x), 1e-4):
-                    raise Wrong(message)
-        raise Wrong(
-            f"Your block is off by up to {(result - right).abs().max():.2g}, and by no mistake that I know. Set both "
-            "branches to zero: does it return x?"
-        )
+        runs_like(block, x, PreNormBlock, BLOCK_MISTAKES, "Set both branches to zero: does it return x?")
     return "equal to vitnb.PreNormBlock for 2 sizes, with random weights, gains and biases."
 
 

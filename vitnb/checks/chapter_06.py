@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from vitnb.attention import MultiHeadAttention
 from vitnb.blocks import MLP
-from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, tensor_like
-from vitnb.checks.kinds import compute
+from vitnb.checks.engine import Wrong, call, described, exercise, fresh
+from vitnb.checks.kinds import compute, fresh_module, runs_like
 
 
 @exercise(
@@ -192,29 +192,13 @@ SCALED_MISTAKES: dict[str, Callable] = {
 )
 def _scaled_block(answer: Callable) -> str:
     for B, T, D, heads, gain in ((3, 17, 48, 6, 1e-4), (2, 5, 8, 2, 0.1)):
-        block = call(answer, D, heads, gain)
-        if not isinstance(block, nn.Module):
-            raise Wrong(f"Your class makes {described(block)}: an nn.Module is wanted.")
-        if not any(True for _ in block.parameters()):
-            raise NotDone
+        block = fresh_module(answer, D, heads, gain)
         _parts_as_asked(block, D, heads, gain)
         with torch.no_grad():
             for p in block.eval().parameters():  # a norm's gain of 1 or a bias of 0 hides mistakes
                 p.copy_(0.4 * fresh(*p.shape))
         x = 3 * fresh(B, T, D)
-        result = call(block.forward, x)  # a method shows whether it was left untouched
-        with torch.no_grad():
-            right = _Scaled.forward(block, x)
-            result = tensor_like(result, right)
-            if close(result, right, 1e-4):
-                continue
-            for message, kind in SCALED_MISTAKES.items():
-                if close(result, kind.forward(block, x), 1e-4):
-                    raise Wrong(message)
-        raise Wrong(
-            f"Your block is off by up to {(result - right).abs().max():.2g}, and by no mistake that I know. Set both "
-            "gains to zero: does it return x?"
-        )
+        runs_like(block, x, _Scaled, SCALED_MISTAKES, "Set both gains to zero: does it return x?")
     return "2 sizes, with random weights, and gains that start where they should."
 
 

@@ -269,3 +269,29 @@ def _same(a: Any, b: Any, tolerance: float) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return close(a, b, tolerance)
     return not isinstance(a, Tensor) and not isinstance(b, Tensor) and abs(a - b) <= tolerance * max(1.0, abs(b))
+
+
+def fresh_module(answer: Callable, *args: Any) -> nn.Module:
+    """What a class from a blank page makes; without any layer it is not done yet."""
+    module = call(answer, *args)
+    if not isinstance(module, nn.Module):
+        raise Wrong(f"Your class makes {described(module)}: an nn.Module is wanted.")
+    if not any(True for _ in module.parameters()):
+        raise NotDone
+    return module
+
+
+def runs_like(block: nn.Module, x: Tensor, right: type[nn.Module], mistakes: Mistakes, hint: str) -> None:
+    """Refuse a block whose own parts are not wired as in `right`: by the mistake that it makes, or with a hint."""
+    result = call(block.forward, x)  # a method shows whether it was left untouched
+    with torch.no_grad():
+        wanted = right.forward(block, x)
+        result = tensor_like(result, wanted)
+        if close(result, wanted, 1e-4):
+            return
+        for message, kind in mistakes.items():
+            if close(result, kind.forward(block, x), 1e-4):
+                raise Wrong(message)
+    raise Wrong(
+        f"Your block is off by up to {(result - wanted).abs().max():.2g}, and by no mistake that I know. {hint}"
+    )
