@@ -17,7 +17,7 @@ from vitnb.vit import count_parameters
 from vitnb.weights import save
 
 MODEL = replace(SMALL, patch_size=4)
-RECIPE = Recipe(epochs=12)
+RECIPE = Recipe(epochs=30)
 THREADS = 1
 SEEDS = [0]
 CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": MODEL.to_dict(), "recipe": asdict(RECIPE)}
