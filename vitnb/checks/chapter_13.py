@@ -1,4 +1,4 @@
-"""Exercises of chapter 13: products counted, what grows with what, a large batch in small parts."""
+"""Exercises of chapter 13: products counted, what grows, a large batch in small parts, attention piece by piece."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from vitnb.checks.engine import NotDone, Wrong, call, close, described, exercise, fresh, number
-from vitnb.checks.kinds import compute
-from vitnb.clinic import train
+from vitnb.checks.engine import Wrong, call, close, exercise, fresh, number, tensor_like
+from vitnb.checks.kinds import compute, parts
+from vitnb.clinic import attend, train
 from vitnb.vit import ViT, ViTConfig
 
 
@@ -61,22 +62,29 @@ compute(
 
 BASE = ViTConfig(img_size=32, patch_size=8, embed_dim=16, depth=2, num_heads=2, mlp_ratio=4.0, global_pool="mean")
 GROWTHS: dict[str, dict[str, int]] = {
-    "double the picture's side": {"img_size": 64},
+    "double the image's side": {"img_size": 64},
     "halve the patch's side": {"patch_size": 4},
     "double the width": {"embed_dim": 32},
     "double the depth": {"depth": 4},
     "double the heads": {"num_heads": 4},
 }
-FACTORS = ("the tokens", "the products in the MLPs", "the numbers in all maps", "the numbers in the blocks' matrices")
+FACTORS = (
+    "the tokens",
+    "the products in the MLPs",
+    "the products between tokens",
+    "the numbers in all maps",
+    "the numbers in the blocks' matrices",
+)
 
 
-def _measured(config: ViTConfig) -> tuple[int, int, int, int]:
-    """Tokens, products in the MLPs, numbers in all attention maps, numbers in the blocks' matrices."""
+def _measured(config: ViTConfig) -> tuple[int, ...]:
+    """Count, for one model, what FACTORS names."""
     model, c = ViT(config), config
-    tokens = c.num_patches
+    tokens, pairs = c.num_patches, c.num_patches**2
     mlps = [weight.numel() for name, weight in model.blocks.named_parameters() if "mlp" in name and weight.ndim == 2]
     matrices = [weight.numel() for weight in model.blocks.parameters() if weight.ndim == 2]
-    return tokens, tokens * sum(mlps), c.depth * c.num_heads * tokens**2, sum(matrices)
+    between = c.depth * 2 * pairs * c.embed_dim
+    return tokens, tokens * sum(mlps), between, c.depth * c.num_heads * pairs, sum(matrices)
 
 
 @exercise(
@@ -85,50 +93,50 @@ def _measured(config: ViTConfig) -> tuple[int, int, int, int]:
     "First ask what the change does to the number of tokens, and whether any matrix becomes larger. The rest follows "
     "from these two.",
     "A side that doubles makes how many more patches? A map has a row and a column for each token, and every head of "
-    "every block has a map of its own.",
+    "every block has a map of its own; but the features of its queries are only the head's share of the width.",
 )
 def _grows(answer: Callable) -> str:
     before = _measured(BASE)
-    said = {change: _four(call(answer, change)) for change in GROWTHS}
+    said = {change: _factors(call(answer, change)) for change in GROWTHS}
     true = {
         change: tuple(b / a for a, b in zip(before, _measured(replace(BASE, **new)), strict=True))
         for change, new in GROWTHS.items()
     }
     right = sum(a == b for change in GROWTHS for a, b in zip(said[change], true[change], strict=True))
-    total = 4 * len(GROWTHS)
+    total = len(FACTORS) * len(GROWTHS)
     if right == total:
         return f"{total} of {total} factors agree with the models."
     wrong = f"{right} of {total} factors agree with the models."
-    side, width = said["double the picture's side"], said["double the width"]
+    side, width, heads = (said[f"double the {what}"] for what in ("image's side", "width", "heads"))
     if side != said["halve the patch's side"]:
-        raise Wrong(f"{wrong} Larger pictures or smaller patches: the blocks see more tokens, and no other difference.")
+        raise Wrong(f"{wrong} Larger images or smaller patches: the blocks see more tokens, and no other difference.")
     if side[0] == 2:
         raise Wrong(f"{wrong} A side that doubles makes twice as many rows of patches, and each row is longer as well.")
-    if side[2] == side[0] and side[0] != 1:
+    if side[3] == side[0] and side[0] != 1:
         raise Wrong(f"{wrong} A map has a row for each token *and* a column for each token.")
-    if side[3] != 1:
+    if side[2] == side[0] and side[0] != 1:
+        raise Wrong(f"{wrong} Between tokens there is a product for every pair: how many pairs are there now?")
+    if side[4] != 1:
         raise Wrong(f"{wrong} Does a matrix of the blocks know how many tokens pass through it?")
-    if width[3] == 2 or width[1] == 2:
+    if width[4] == 2 or width[1] == 2:
         raise Wrong(f"{wrong} A matrix from D to 4 D becomes wider on both sides.")
+    if heads[2] == 2:
+        raise Wrong(
+            f"{wrong} Twice the heads make twice the scores, but each is a dot product of half as many features."
+        )
     change = next(change for change in GROWTHS if said[change] != true[change])
     if change == "double the heads":
         raise Wrong(f"{wrong} Heads share the width: more of them cut it into thinner slices, each with its own map.")
-    column = next(i for i in range(4) if said[change][i] != true[change][i])
+    column = next(i for i in range(len(FACTORS)) if said[change][i] != true[change][i])
     raise Wrong(f"{wrong} Think again of {FACTORS[column]} when you {change}.")
 
 
-def _four(value: Any) -> tuple[float, ...]:
-    if not isinstance(value, (tuple, list)) or len(value) != 4:
-        raise Wrong(
-            f"Your function returns {described(value)}: four factors are wanted, (tokens, MLPs, maps, weights)."
-        )
-    if any(part is ... for part in value):
-        raise NotDone
-    return tuple(map(number, value))
+def _factors(value: Any) -> tuple[float, ...]:
+    return tuple(map(number, parts(value, len(FACTORS), "a tuple (tokens, MLPs, between tokens, maps, matrices)")))
 
 
 class Small(nn.Module):
-    """A model with memory for so many pictures and no more, and with gradients, as an earlier batch leaves them."""
+    """A model with memory for so many images and no more, and with gradients, as an earlier batch leaves them."""
 
     def __init__(self, most: int):
         super().__init__()
@@ -145,7 +153,7 @@ class Small(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         if len(images) > self.most:
-            raise MemoryError(f"room for {self.most} pictures at a time, got {len(images)}")
+            raise MemoryError(f"room for {self.most} images at a time, got {len(images)}")
         return self.body(images)
 
 
@@ -158,7 +166,7 @@ def _batch_words(model: nn.Module, images: Tensor, labels: Tensor, most: int) ->
     return {"B": len(images), "most": most, "n": len(sizes), "sizes": ", ".join(map(str, sizes)), "last": sizes[-1]}
 
 
-LEFT_OUT = "the last {last} pictures are left out: a part may be smaller than the others."
+LEFT_OUT = "the last {last} images are left out: a part may be smaller than the others."
 
 
 def _other_gradient(result: Tensor, wanted: Tensor, model: nn.Module, images: Tensor, labels: Tensor, most: int) -> str:
@@ -166,26 +174,26 @@ def _other_gradient(result: Tensor, wanted: Tensor, model: nn.Module, images: Te
     if n > 1 and close(result, train.last_part_left_out(model, images, labels, most) * (n - 1) / n, 1e-4):
         return LEFT_OUT
     length = (result.norm() / wanted.norm()).item()
-    return f"your gradient is {length:.3g} times as long as that of the mean loss of all pictures, or points elsewhere."
+    return f"your gradient is {length:.3g} times as long as that of the mean loss of all images, or points elsewhere."
 
 
 compute(
     "13.3",
     "gradient(model, images, labels, most)",
-    "Cut the batch into parts of at most that many pictures. The loss of a part is a mean over its own pictures: how "
+    "Cut the batch into parts of at most that many images. The loss of a part is a mean over its own images: how "
     "much must it count in the mean over all?",
-    "A part of n pictures out of B contributes its mean times n / B. The last part may be smaller than the others.",
+    "A part of n images out of B contributes its mean times n / B. The last part may be smaller than the others.",
     cases=lambda: (
         (Small(most), fresh(B, 1, 3, 4), torch.arange(B) % 5, most)
         for B, most in ((12, 4), (10, 4), (3, 5), (7, 1), (9, 8))
     ),
     reference=train.gradient,
-    where="With {B} pictures, {most} at a time, ",
+    where="With {B} images, {most} at a time, ",
     words=_batch_words,
     mistakes={
         "your gradient holds what an earlier batch had left in .grad as well.": train.gradient_not_cleared,
         "your gradient is the sum of {n} means: every part counts as if it were the whole batch.": train.sum_of_means,
-        "your parts of {sizes} pictures count alike: a picture in a small part counts more.": train.mean_of_means,
+        "your parts of {sizes} images count alike: an image in a small part counts more.": train.mean_of_means,
         "your gradient is that of the sum of all losses, {B} times that of their mean.": train.sum_of_losses,
         "your gradient is that of the last part alone: what became of the others?": train.last_part,
         "only the last part is left in your gradient: are the gradients set to zero in the loop?": (
@@ -198,3 +206,84 @@ compute(
     right="5 batches, in 1 to 7 parts, equal and unequal.",
     tolerance=1e-4,
 )
+
+
+# 13.4 -----------------------------------------------------------------------------------------------------
+
+
+class Watched(TorchDispatchMode):
+    """Notes whether PyTorch's own kernel is called, and the size of the largest tensor that an operation returns."""
+
+    kernel, numbers = False, 0
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.kernel = self.kernel or "scaled_dot_product" in str(operation)
+        result = operation(*args, **(kwargs or {}))
+        for x in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(x, Tensor):
+                self.numbers = max(self.numbers, x.numel())
+        return result
+
+
+NAN = (
+    "Your result holds NaN or infinity: with large scores exp is too large for a float. Subtract the largest score "
+    "first, the largest of those that came so far."
+)
+PIECES: dict[str, Callable] = {
+    "when a larger score comes, all that was added up before it must shrink: your sums do not.": (
+        attend.sums_not_rescaled
+    ),
+    "your mixed values do not shrink when a larger score comes: the sum of the powers does.": (
+        attend.values_not_rescaled
+    ),
+    "the sum of the powers does not shrink when a larger score comes: your mixed values do.": (
+        attend.total_not_rescaled
+    ),
+    "you average one softmax for each piece: a piece with small scores then counts as much as one with large scores.": (
+        attend.mean_of_softmaxes
+    ),
+    "you add up one softmax for each piece: your weights sum to the number of pieces.": attend.sum_of_softmaxes,
+    "your scores are not divided by the root of the features.": attend.pieces_undivided,
+    "the keys after the last whole piece are left out: most need not divide T.": attend.last_keys_left_out,
+}
+
+
+@exercise(
+    "13.4",
+    "piecewise(q, k, v, most)",
+    "Begin with the loop of the chapter, which has one query. For all queries at once, the largest score so far and "
+    "the sum of the powers become tensors with one number for each query: (B, h, T, 1).",
+    "A tensor's own split cuts keys and values into pieces, of which the last may be smaller. Start with a largest score "
+    "of minus infinity and sums of zero: exp(-inf) is 0, so the first piece needs no rule of its own.",
+    PIECES,
+)
+def _in_pieces(answer: Callable) -> str:
+    for B, h, T, d, most, large in (
+        (1, 2, 60, 4, 12, 1),
+        (2, 1, 61, 5, 7, 1),
+        (1, 1, 60, 4, 60, 1),
+        (1, 2, 60, 4, 8, 99),
+    ):
+        q, k, v = large * fresh(B, h, T, d), fresh(B, h, T, d), fresh(B, h, T, d)
+        wanted = attend.piecewise(q, k, v, most)
+        with Watched() as seen:
+            result = call(answer, q, k, v, most)
+        if seen.kernel:
+            raise Wrong("That is PyTorch's own kernel: write down what it does.")
+        if isinstance(result, Tensor) and result.shape == wanted.shape and not result.isfinite().all():
+            raise Wrong(NAN)
+        result, where = tensor_like(result, wanted), f"With {T} keys, {most} at a time, "
+        if most < T and seen.numbers >= T * T:
+            raise Wrong(f"{where}an operation returns {seen.numbers:,} numbers: that is a whole map of {T} × {T}.")
+        if close(result, wanted, 1e-4):
+            continue
+        for message, mistake in PIECES.items():
+            told = mistake(q, k, v, most)
+            if close(result, told, 1e-4) and not close(told, wanted, 1e-4):
+                raise Wrong(where + message)
+        raise Wrong(
+            f"{where}your result is off by up to {(result - wanted).abs().max():.2g}, by no mistake that I know."
+        )
+    return "4 cases in pieces, equal and unequal, and no map of all pairs."

@@ -79,6 +79,66 @@ def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return MIX(q, k, v, is_causal=True)
 
 
+# The keys come in pieces of at most so many: (q, k, v, most) -> tokens, without a map of all scores.
+
+
+def piecewise(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
+    """The right one: whenever a larger score comes, what was added up before shrinks."""
+    return _piecewise(q, k, v, most)
+
+
+def _piecewise(
+    q: Tensor, k: Tensor, v: Tensor, most: int, divided: bool = True, shrinks: tuple[bool, bool] = (True, True)
+) -> Tensor:
+    high = q.new_full((*q.shape[:-1], 1), -torch.inf)  # (B, h, T, 1)
+    total, mixed = torch.zeros_like(high), torch.zeros_like(q)
+    for keys, values in zip(k.split(most, -2), v.split(most, -2), strict=True):
+        scores = q @ keys.mT / (q.shape[-1] ** 0.5 if divided else 1)  # (B, h, T, most)
+        new = torch.maximum(high, scores.amax(-1, keepdim=True))
+        shrink, powers = (high - new).exp(), (scores - new).exp()
+        total = total * (shrink if shrinks[0] else 1) + powers.sum(-1, keepdim=True)
+        mixed = mixed * (shrink if shrinks[1] else 1) + powers @ values
+        high = new
+    return mixed / total
+
+
+@fault("never shrinks what it has added up when a larger score comes", piecewise, None)
+def sums_not_rescaled(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
+    return _piecewise(q, k, v, most, shrinks=(False, False))
+
+
+@fault("shrinks the sum of the powers when a larger score comes, and not the mixed values", piecewise, None)
+def values_not_rescaled(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
+    return _piecewise(q, k, v, most, shrinks=(True, False))
+
+
+@fault("shrinks the mixed values when a larger score comes, and not the sum of the powers", piecewise, None)
+def total_not_rescaled(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
+    return _piecewise(q, k, v, most, shrinks=(False, True))
+
+
+@fault("takes a softmax in each piece and averages the results", piecewise, None)
+def mean_of_softmaxes(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
+    pieces = list(zip(k.split(most, -2), v.split(most, -2), strict=True))
+    return sum((q @ keys.mT / q.shape[-1] ** 0.5).softmax(-1) @ values for keys, values in pieces) / len(pieces)
+
+
+@fault("takes a softmax in each piece and adds up the results", piecewise, None)
+def sum_of_softmaxes(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
+    return mean_of_softmaxes(q, k, v, most) * len(k.split(most, -2))
+
+
+@fault("does not divide the scores of its pieces", piecewise, None)
+def pieces_undivided(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
+    return _piecewise(q, k, v, most, divided=False)
+
+
+@fault("leaves out the keys after the last whole piece", piecewise, None)
+def last_keys_left_out(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
+    whole = max(most, k.shape[-2] // most * most)
+    return piecewise(q, k[..., :whole, :], v[..., :whole, :], most)
+
+
 @fault("lets every token attend to itself alone", MIX, {"reference", "count", "order"})
 def only_itself(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return v
