@@ -170,7 +170,7 @@ def block_of_chapter_13(first_line: str) -> str:
     """The block of code in the chapter's text that begins with this line."""
     cells = json.loads((ROOT / "book" / "13-scale.ipynb").read_text(encoding="utf-8"))["cells"]
     text = "".join("".join(cell["source"]) for cell in cells)
-    (block,) = re.findall(rf"```\n({re.escape(first_line)}\n.*?)```", text, re.DOTALL)
+    (block,) = re.findall(rf"```python\n({re.escape(first_line)}\n.*?)```", text, re.DOTALL)
     return block
 
 

@@ -777,16 +777,16 @@ QUIZZES = {
             "the square of the tokens?",
             {
                 "About 4 %.": (
-                    "Only the scores and the mixing of the values are quadratic, and at 196 tokens of width 768 they "
+                    "Only the scores and the mixing of the values are quadratic, and at 197 tokens of width 768 they "
                     "are small beside the matrices of attention and of the MLP."
                 ),
                 "Most of it, because attention is quadratic.": (
                     "The square wins only when there are more than six times as many tokens as features, and here "
-                    "196 tokens stand against a width of 768. “Count first” does the sum."
+                    "197 tokens stand against a width of 768. “How much work is it?” does the sum."
                 ),
                 "About a third, which is the share of attention.": (
                     "Attention as a whole is about a third, but most of that are its four matrices, and their work "
-                    "grows with the tokens, not with their square. See “Count first”."
+                    "grows with the tokens, not with their square. See “How much work is it?”."
                 ),
             },
             right="About 4 %.",
@@ -797,7 +797,7 @@ QUIZZES = {
             {
                 "There is a mistake: smaller patches show more detail and must win.": (
                     "They show more detail, but a step costs more, so the model saw fewer than a fifth as many images. "
-                    "See the table in “Smaller patches or larger pictures?”."
+                    "See “Smaller patches or larger images?”."
                 ),
                 "With so little time, seeing more images is worth more than finer patches.": (
                     "Four tokens make a cheap step, and 80,000 images stand against 14,000. With more time the order "
@@ -806,7 +806,7 @@ QUIZZES = {
                 "Patches of 14 are the better choice for this data.": (
                     "This was a race of half a minute. The full run of chapter 9, with patches of 7, goes far beyond "
                     "86 %, and what patches of 14 would reach in its time was not tried. See “Smaller patches or "
-                    "larger pictures?”."
+                    "larger images?”."
                 ),
             },
             right="With so little time, seeing more images is worth more than finer patches.",

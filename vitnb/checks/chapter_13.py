@@ -255,8 +255,8 @@ PIECES: dict[str, Callable] = {
     "piecewise(q, k, v, most)",
     "Begin with the loop of the chapter, which has one query. For all queries at once, the largest score so far and "
     "the sum of the powers become tensors with one number for each query: (B, h, T, 1).",
-    "A tensor's own split cuts keys and values into pieces, of which the last may be smaller. Start with a largest score "
-    "of minus infinity and sums of zero: exp(-inf) is 0, so the first piece needs no rule of its own.",
+    "A tensor's own split cuts keys and values into pieces, the last of which may be smaller. Start with a largest "
+    "score of minus infinity and sums of zero: exp(-inf) is 0, so the first piece needs no rule of its own.",
     PIECES,
 )
 def _in_pieces(answer: Callable) -> str:
