@@ -589,7 +589,7 @@ SEEDS = {
     ],
     "1 exercise 3: better hyper-parameters": [
         cell(f"{RECIPES}:ladder-figure", r"rungs"),
-        cell(f"{RECIPES}:8fa0a5b8", r"Exercise 10\.1: a better recipe"),
+        cell(f"{RECIPES}:8fa0a5b8", r"Exercise 10\.4: a better recipe"),
         cell(f"{RECIPES}:21239ebd", r"# change me"),
         result("five_minutes", "test_accuracy"),
     ],

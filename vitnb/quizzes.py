@@ -619,12 +619,12 @@ QUIZZES = {
             "Which is better?",
             {
                 "That is open: choose on validation images, then compare the last epochs of several seeds.": (
-                    "The validation set may be looked at as often as you like, the test set once, at the end, and the "
-                    "standard deviation of the seeds says which differences count."
+                    "The validation set may be looked at as often as you like, the test set once, at the end. Paired "
+                    "seeds give the difference a confidence interval, which shows whether it may be 0."
                 ),
                 "A, by 0.3 points.": (
-                    "With one seed nobody knows how far seeds lie apart; in “One change at a time” the same recipe "
-                    "varies by about as much. The best epoch was chosen on the test set as well."
+                    "With one seed nobody knows how far seeds lie apart. In “One change at a time” the same recipe "
+                    "varies by more than that between seeds. And the best epoch was chosen on the test set."
                 ),
                 "A, since both were treated alike: each was given its best epoch.": (
                     "Being equally wrong is not being right. Whoever picks the epoch by its test accuracy has used "
@@ -645,7 +645,7 @@ QUIZZES = {
                 ),
                 "A small model is better than a large one.": (
                     "In the same time, a small one gets through many more images, and that is what two minutes "
-                    "reward. What it is worth in a longer training, “A ladder” cannot say."
+                    "reward. What it is worth in a longer training, the ladder cannot show."
                 ),
             },
             right="In two minutes ours is better. What more time brings has to be measured.",

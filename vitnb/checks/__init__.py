@@ -14,6 +14,7 @@ from vitnb.checks import (  # noqa: F401  (they register their exercises)
     chapter_07,
     chapter_08,
     chapter_09,
+    chapter_10,
     chapter_11,
     chapter_12,
     chapter_13,
