@@ -59,3 +59,61 @@ def test_next_is_the_next_chapter(before, after):
 def test_no_claim_rests_on_what_no_reader_can_see(name):
     for phrase in ("notebooks that we learned from", "We ran it", "cost nothing here"):
         assert phrase not in text(name)
+
+
+# ---- What changed since the version before: "# new" at the end of a line
+
+# Second versions that are derived from no class of their chapter: (chapter, the new one, the one before it).
+SECOND = [
+    ("04-heads", "MultiHeadAttention", "SelfAttention"),
+    ("07-cls-token", "MadeInForward", "ClsToken"),
+    ("09-training", "train", "overfit"),
+]
+NEW = re.compile(r"#.*\bnew\b")
+
+
+def definitions(name: str, skip: str = "hide-input") -> dict[str, tuple[list[str], str]]:
+    """The classes and functions of a chapter, in order: name -> the names of its bases, its source."""
+    found = {}
+    for cell in cells(name):
+        if cell.cell_type == "code" and "%" not in cell.source[:200] and skip not in cell.metadata.get("tags", []):
+            for node in ast.parse(cell.source).body:
+                if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                    bases = [base.id for base in getattr(node, "bases", []) if isinstance(base, ast.Name)]
+                    assert node.name not in found, (
+                        f"{name} defines {node.name} twice: mark what is new, and say so here"
+                    )
+                    found[node.name] = bases, "\n".join(cell.source.splitlines()[node.lineno - 1 : node.end_lineno])
+    return found
+
+
+def lines(source: str) -> list[tuple[str, bool]]:
+    """Each line of some code without its comment, and whether it is marked as new."""
+    return [(line.split("  #")[0].strip(), bool(NEW.search(line))) for line in source.splitlines()[1:] if line.strip()]
+
+
+@pytest.mark.parametrize("name", NUMBERED[1:10])
+def test_a_second_version_of_a_class_marks_what_is_new_and_nothing_else(name):
+    known = definitions(name)
+    for title, (bases, source) in known.items():
+        family = [base for base in bases if base in known]
+        if not family:
+            continue
+        before = [one for one in known if one in family or set(known[one][0]) & set(family)]
+        before = "\n".join(known[one][1] for one in before[: before.index(title)])
+        if not set(re.findall(r"def (\w+)", source)) & set(re.findall(r"def (\w+)", before)):
+            continue  # the first that has these methods
+        old = {code for code, _ in lines(before)}
+        marked, changed = ({code for code, new in lines(source) if new}, {c for c, _ in lines(source) if c not in old})
+        assert marked == changed and marked, f"{title}: marked as new {marked}, new {changed}"
+
+
+@pytest.mark.parametrize("name, title, before", SECOND)
+def test_what_is_marked_as_new_is_not_in_the_version_before(name, title, before):
+    known = definitions(name, skip="remove-cell")
+    marked = {code for code, new in lines(known[title][1]) if new}
+    assert marked and not marked & {code for code, _ in lines(known[before][1])}
+
+
+def test_the_legend_says_what_new_means():
+    assert "`# new`" in (ROOT / "book" / "legend.md").read_text()

@@ -4,6 +4,7 @@ python tests/test_drawings.py stores those that pages without cells show.
 """
 
 import re
+import string
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -14,8 +15,9 @@ import nbformat
 import pytest
 import torch
 
-from vitnb import ViT, ViTConfig, data, drawings
+from vitnb import ViT, ViTConfig, data, drawings, inspection
 from vitnb.drawings import _palette
+from vitnb.drawings.map import LETTERS, NUMBERS
 
 STORED = Path(__file__).resolve().parents[1] / "book" / "assets" / "drawings"  # for pages that run no cell
 
@@ -25,6 +27,7 @@ K = torch.tensor([[1.0, 0.5], [0.0, 1.0], [1.0, -1.0]])
 V = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 ALL = {
     "legend": drawings.legend,
+    "overview": drawings.overview,
     "attention": lambda: drawings.attention(Q, K, V),
     "simple_attention": lambda: drawings.simple_attention(V),
     "patch_to_token": drawings.patch_to_token,
@@ -188,10 +191,38 @@ def test_every_part_of_the_map_leads_to_its_chapter():
     for svg in arrangements(drawings.whole_model()):
         links = [a.get("href").removesuffix(".html") for a in svg.iter(f"{SVG}a")]
         assert set(links) == set(drawings.PARTS)
-        assert all(a.get("aria-label").startswith("Chapter on") for a in svg.iter(f"{SVG}a"))
+        assert all(re.match(r"Chapter \d, on", a.get("aria-label")) for a in svg.iter(f"{SVG}a"))
         assert not [a for link in svg.iter(f"{SVG}a") for a in link.iter(f"{SVG}a") if a is not link]
     unlinked = drawings.in_page(drawings.whole_model().svg, lambda chapter: None)
     assert "<a " not in unlinked and ElementTree.fromstring(unlinked) is not None
+
+
+def test_the_map_names_the_chapters_numbers_and_explains_its_letters():
+    book = STORED.parents[1]
+    assert list(NUMBERS) == list(drawings.PARTS)
+    assert all((book / f"{number:02}-{part}.ipynb").is_file() for part, number in NUMBERS.items())
+    said, page = numbers(drawings.whole_model()), (book / "legend.md").read_text(encoding="utf-8")
+    assert {str(number) for number in NUMBERS.values()} <= set(said)
+    used = set("".join(re.findall(r"\(B[^)]*\)|× \w", " ".join(said)))) & set(string.ascii_letters)
+    assert used | {"N"} == {letter for letters, _ in LETTERS for letter in letters.split(", ")}
+    assert all(f"\n| {letters} |" in page and letters in said for letters, _ in LETTERS)
+
+
+def test_the_strip_shows_what_the_network_says():
+    drawn = drawings.overview()
+    model = inspection.trained()
+    with torch.no_grad():
+        logits = model((data.boot()[None] / 255 - data.FASHION_MEAN) / data.FASHION_STD)[0]
+    answer = data.result("trained")["result"]["classes"][logits.argmax()].lower()
+    assert f"“{answer}”" in numbers(drawn) and answer in drawn.alt
+    N, L = model.config.num_patches, model.config.depth
+    assert {f"{N} patches", f"{N + 1} tokens", f"transformer: {L} blocks"} <= set(numbers(drawn))
+    for svg in arrangements(drawn):
+        assert len(list(svg.iter(f"{SVG}image"))) == 1 + N
+        bars = [float(rect.get("width")) for rect in svg.iter(f"{SVG}rect") if rect.get("class") == "f-cls"]
+        rails = [float(rect.get("width")) for rect in svg.iter(f"{SVG}rect") if rect.get("class") == "f-logits-3"]
+        assert len(rails) == len(logits)
+        assert bars == [pytest.approx(rails[0] * logits.softmax(0).max().item(), abs=0.02)]
 
 
 def test_you_are_here_once_and_only_if_asked():
@@ -351,5 +382,5 @@ def test_what_is_stored_is_what_is_drawn(name):
 
 if __name__ == "__main__":
     STORED.mkdir(exist_ok=True)
-    for name in ("legend",):
+    for name in ("legend", "overview"):
         (STORED / f"{name}.svg").write_text(ALL[name]().svg + "\n", encoding="utf-8")

@@ -436,6 +436,42 @@ def test_the_small_form_has_the_image_the_answer_and_the_last_block(sheet, opene
     watch.assert_clean()
 
 
+@pytest.mark.parametrize("width", [390, 1000])
+def test_the_small_form_names_its_maps_and_lays_one_over_the_image_and_takes_it_off(sheet, opened, width):
+    some, classes = data.load(), data.result("trained")["result"]["classes"]
+    figure, _, watch = opened(sheet(LiveViT(inspection.trained(), some, classes=classes, compact=True)), width)
+    maps = figure.locator(".lv-heads button:visible")
+    assert maps.all_inner_texts() == [f"head {n}" for n in range(4)]
+    panel = figure.locator(".lv-attention").inner_text()
+    assert "What the cls token attends to" in panel and "Last of 4 blocks" in panel
+    chosen = '.lv-heads [aria-checked="true"]'
+    assert figure.locator(chosen).count() == 0 and not any(patch.shade for patch in patches_of(figure))
+    maps.nth(2).click()
+    assert max(patch.shade for patch in patches_of(figure)) == 1
+    assert figure.locator(chosen).inner_text() == "head 2" and "In head 2 of block 3 the cls token" in said(figure)
+    maps.nth(2).click()
+    assert not any(patch.shade for patch in patches_of(figure)) and figure.locator(chosen).count() == 0
+    watch.assert_clean()
+
+
+CUT = """figure => [...figure.querySelectorAll(".lv-bars span, .lv-keys span, .lv-name, .vf-soft, .vf-button")]
+  .filter((one) => one.getClientRects().length && one.scrollWidth > one.clientWidth + 1 && one.clientWidth)
+  .map((one) => one.textContent)"""
+
+
+@pytest.mark.parametrize("width", [360, 390, 1000])
+@pytest.mark.parametrize("compact", [True, False])
+def test_no_words_are_cut_off(sheet, opened, width, compact):
+    some, classes = data.load(), data.result("trained")["result"]["classes"]
+    figure, _, watch = opened(sheet(LiveViT(inspection.trained(), some, classes=classes, compact=compact)), width)
+    assert said(figure).startswith("The image shows: T-shirt/top." if compact else "Image 0: T-shirt/top.")
+    assert figure.evaluate(CUT) == []
+    keys = figure.locator(".lv-keys").inner_text()
+    assert "before you changed it" in keys and re.search(r"computed here in (less than 1|\d+) ms", keys)
+    assert figure.locator(".lv-bars li").first.inner_text().split("\n")[:2] == ["T-shirt/top", "✓"]
+    watch.assert_clean()
+
+
 def test_the_whole_form_has_no_button_for_more(opened, book_page):
     figure, *_ = opened(book_page)
     settle(figure)

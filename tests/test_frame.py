@@ -241,6 +241,40 @@ def test_the_first_screen_holds_a_model_that_answers(visit, width, height, dark)
     watch.assert_clean()
 
 
+def test_the_whole_demonstration_stands_above_the_fold(visit):
+    page, _ = visit(FIRST, width=1280, from_file=True)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.locator(".lv-easel").wait_for()
+    box = page.locator(".live-figure").first.bounding_box()
+    assert page.evaluate("scrollY") == 0 and box["y"] > 0 and box["y"] + box["height"] <= 800
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_one_button_leads_into_the_book_and_quieter_links_stand_beside_it(visit, width):
+    page, _ = visit(FIRST, width=width, from_file=True)
+    links = page.locator(".begin a")
+    grounds = [link.evaluate("link => getComputedStyle(link).backgroundColor") for link in links.all()]
+    assert links.count() == 4 and len(set(grounds[1:])) == 1 and grounds[0] != grounds[1]
+    for link in links.all()[1:]:
+        place = link.get_attribute("href").removeprefix("#")
+        assert page.locator(f'[id="{place}"]').count() == 1
+    assert links.first.bounding_box()["y"] < 400
+    links.first.click()
+    page.wait_for_url(f"**/{CHAPTERS[0]}.html")
+
+
+@pytest.mark.parametrize("width, most", [(1280, 8), (390, 5)])
+def test_the_header_has_fewer_icons_on_a_phone(visit, width, most):
+    page, _ = visit(FIRST, width=width)
+    icons = page.locator(".bd-header-article .header-article-items :is(.dropdown-toggle, .btn-sm):not(.dropdown-item)")
+    seen = [icon for icon in icons.all() if icon.is_visible()]
+    assert 3 < len(seen) <= most
+    assert (
+        page.locator(".dropdown-launch-buttons").is_visible()
+        and page.locator(".theme-switch-button").first.is_visible()
+    )
+
+
 def test_the_first_page_shows_no_code():
     cells = json.loads((ROOT / f"{TOC['root']}.ipynb").read_text())["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]

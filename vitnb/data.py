@@ -18,6 +18,7 @@ from torchvision.datasets import FashionMNIST
 from vitnb._archives import fashion_mnist
 
 NAMES = ("fashion_mnist", "digits")
+FASHION_MEAN, FASHION_STD = 0.2860, 0.3530  # of the training pixels of Fashion-MNIST
 # The first test image of Fashion-MNIST (https://github.com/zalandoresearch/fashion-mnist,
 # Copyright 2017 Zalando SE, MIT License): 28 x 28 bytes by zlib, in base 85.
 BOOT = (
@@ -280,7 +281,7 @@ def _fashion_mnist(root: str | Path | None) -> Dataset:
         print(f"No Fashion-MNIST here and no download ({error}): these are scikit-learn's handwritten digits instead.")
         return _digits()
     split = train_images[:, None], train_labels.long(), test_images[:, None], test_labels.long()
-    return Dataset(*split, tuple(FashionMNIST.classes), "fashion_mnist", (0.2860,), (0.3530,), mirror=True)
+    return Dataset(*split, tuple(FashionMNIST.classes), "fashion_mnist", (FASHION_MEAN,), (FASHION_STD,), mirror=True)
 
 
 def _check_part(part: str, images: Tensor, labels: Tensor, classes: int) -> None:

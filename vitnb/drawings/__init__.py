@@ -17,6 +17,7 @@ The drawings, with what they need:
     legend()                        what each colour, edge and mark means
     whole_model(here=None)          the book's map; here="attention", or another of PARTS, says "you are here";
                                     whole_model(config=ViTConfig.vit_b_16()) has the numbers of a model
+    overview()                      image -> patches -> tokens -> transformer -> answer, of the book's own network
     patch_to_token()                image -> patch -> vector -> projection -> token
     position_heatmap(table=None)    token + position = sum, as heat maps
     attention(q, k, v, row=1)       q k^T, scaled, softmax, mix of v, with every number
@@ -48,6 +49,7 @@ from vitnb.drawings.embedding import patch_to_token, position_heatmap
 from vitnb.drawings.heads import heads, split
 from vitnb.drawings.language import legend
 from vitnb.drawings.map import PARTS, whole_model
+from vitnb.drawings.overview import overview
 from vitnb.drawings.wiring import blocks, cls_way, training_loop
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "heads",
     "in_page",
     "legend",
+    "overview",
     "patch_to_token",
     "position_heatmap",
     "simple_attention",

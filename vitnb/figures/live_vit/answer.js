@@ -1,5 +1,5 @@
 // What the network answers: a bar for each class, and where it stood for the untouched image.
-import { h, heading, soft } from "../kit/dom.js";
+import { h, heading } from "../kit/dom.js";
 import { largest } from "../kit/maps.js";
 import { share } from "../kit/words.js";
 import { softmax } from "../vit.js";
@@ -8,7 +8,12 @@ const MOST = 10; // of more classes the most probable are shown
 
 export function answerPanel({ classes, labels, known }) {
   const bars = Array.from({ length: Math.min(classes.length, MOST) }, makeBar);
-  const clock = soft();
+  const clock = h("span");
+  const [was, shows] = [
+    h("span", {}, h("i", { "aria-hidden": "true" }), "before you changed it"),
+    h("span", {}, h("b", { "aria-hidden": "true" }, "✓"), "what it shows"),
+  ];
+  const keys = h("p", { className: "lv-keys vf-soft vf-number" }, was, shows, clock);
 
   function show({ image }, { out: { logits }, untouched, ms }) {
     const shares = logits ? softmax(logits) : classes.map(() => 0);
@@ -20,24 +25,26 @@ export function answerPanel({ classes, labels, known }) {
     const truth = known && image >= 0 ? labels[image] : -1;
     bars.forEach((bar, i) => {
       const k = ranked[i];
-      bar.show(`${classes[k]}${k === truth ? " ✓" : ""}`, shares[k], before[k], k === best);
+      bar.show(classes[k], k === truth, shares[k], before[k], k === best);
     });
-    const label = known && image >= 0 ? " ✓ is what the image shows." : "";
-    clock.textContent = `The thin line is the answer for the whole image, untouched.${label} ${ms.toFixed(1)} ms in your browser.`;
+    shows.hidden = truth < 0;
+    // Some browsers count in whole milliseconds only.
+    clock.textContent = `computed here in ${ms < 1 ? "less than 1" : Math.round(ms)} ms`;
   }
   const lines = h("ul", { className: "lv-bars" }, ...bars.map(({ node }) => node));
   return {
-    node: h("div", { className: "lv-answer" }, heading("The answer"), lines, clock),
+    node: h("div", { className: "lv-answer" }, heading("The answer"), lines, keys),
     show,
   };
 }
 
 function makeBar() {
-  const [name, bar, tick, number] = [h("span"), h("b"), h("i"), h("span")];
+  const [name, mark, bar, tick, number] = [h("span"), h("span"), h("b"), h("i"), h("span")];
   const rail = h("span", { className: "lv-bar", "aria-hidden": "true" }, bar, tick);
-  const node = h("li", {}, name, rail, number);
-  function show(words, part, before, best) {
+  const node = h("li", {}, name, mark, rail, number);
+  function show(words, right, part, before, best) {
     name.textContent = words;
+    mark.textContent = right ? "✓" : "";
     bar.style.width = `${100 * part}%`;
     tick.style.left = `${100 * before}%`;
     number.textContent = share(part);

@@ -11,10 +11,15 @@ export function headPanel({ net, put, state, names }) {
   const maps = Array.from({ length: mapRows * heads }, () => headMap(rows, cols, prefix));
   const pick = (i) => {
     const [layer, head] = at(i);
-    const { overlay } = state();
-    put({ layer, head, overlay: overlay === "none" ? "head" : overlay });
+    const now = state();
+    const { overlay } = now;
+    // In the small form a second click takes the map off the image again; no other control there does.
+    const again = now.compact && overlay === "head" && layer === now.layer && head === now.head;
+    put({ layer, head, overlay: again ? "none" : overlay === "none" ? "head" : overlay });
   };
-  const faces = maps.map(({ node }) => node);
+  const faces = maps.map(({ node }, i) =>
+    h("span", {}, node, h("span", { className: "lv-name lv-small" }, `head ${at(i)[1]}`)),
+  );
   const grid = gallery("Attention heads", "lv-heads", faces, heads, pick);
   grid.node.style.setProperty("--lv-heads", heads);
   for (let layer = 0; layer < mapRows; layer++) {
@@ -50,9 +55,10 @@ export function headPanel({ net, put, state, names }) {
       grid.buttons[i].setAttribute("aria-label", `${where}${off ? ", ablated" : ""}`);
     });
     title.textContent = now.compact
-      ? `Where ${now.token < prefix ? "it" : names.token(now.token)} attends`
+      ? `What ${now.token < prefix ? "the cls token" : names.token(now.token)} attends to`
       : "Attention: block × head";
-    grid.show(now.layer * heads + now.head);
+    const shown = now.layer * heads + now.head;
+    grid.show(now.compact && now.overlay === "none" ? -1 : shown);
     const pooling = now.layer === L;
     const pressed = (...pairs) => String(pairs.every((pair) => isAblated(now, ...pair)));
     oneHead.textContent = pooling
@@ -65,6 +71,8 @@ export function headPanel({ net, put, state, names }) {
   }
   const hint = prefix ? " The line below it: the share of the cls token." : "";
   const title = heading();
+  const which = soft(`Last of ${L} blocks. Click a map to see it on the image.`);
+  which.classList.add("lv-small");
   const scale = soft(`Each map is scaled to its largest share.${hint}`);
   scale.classList.add("lv-full");
   const node = h(
@@ -72,6 +80,7 @@ export function headPanel({ net, put, state, names }) {
     { className: "lv-attention" },
     title,
     grid.node,
+    which,
     scale,
     h("div", { className: "vf-buttons lv-full" }, oneHead, wholeBlock),
   );

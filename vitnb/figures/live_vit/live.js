@@ -47,8 +47,7 @@ export function buildLiveViT({ model, root, put }) {
     images.node,
     switches.node,
     h("div", { className: "lv-main" }, easel.node, heads.node, answer.node),
-    says,
-    more,
+    h("div", { className: "lv-foot" }, says, more),
     tokens.node,
   );
 
@@ -64,7 +63,7 @@ export function buildLiveViT({ model, root, put }) {
     const found = { ...computed, row: overlayRow(computed.out, net, now) };
     for (const panel of [images, switches, easel, heads, answer, tokens]) panel.show(now, found);
     root.classList.toggle("lv-compact", now.compact);
-    more.textContent = now.compact ? "More: draw, shuffle, switch parts off" : "Less";
+    more.textContent = now.compact ? "More: draw, shuffle, switch off" : "Less";
     more.setAttribute("aria-expanded", String(!now.compact));
     root.dataset.ms = found.ms.toFixed(2);
     // A hand that draws changes all this faster than anybody, or a kernel, can follow.

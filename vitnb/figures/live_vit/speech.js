@@ -56,10 +56,12 @@ export function speaker({ net, classes, shown, labels }) {
     return `In ${source} ${who} attends most to ${it}, ${part}.`;
   }
 
+  const subject = ({ image: n, compact }) =>
+    compact && n >= 0 && shown[labels[n]] ? `the image shows: ${shown[labels[n]]}` : image(n);
   const tell = (now, { out, row, untouched }) =>
     capital(
       [
-        `${image(now.image)}.`,
+        `${subject(now)}.`,
         answer(out, untouched),
         ...changes(now),
         ...(row ? [gaze(now, row)] : []),
