@@ -19,7 +19,7 @@ CAUGHT = {
     "blocks in a list": "count",
     "table not added": "order",
     "nothing added": "reference",
-    "later images louder": "scores",
+    "growing positions": "scores",
     "gradients kept": "none",
 }
 right("0.1")(lambda bug: CAUGHT[bug])
@@ -40,7 +40,7 @@ wrong("0.1", "7 of 8 bugs are seen by the test that you name. You say that 'coun
 wrong("0.1", "these blocks agree with it")(but(first_patch_read="reference"))
 wrong("0.1", "they are right")(but(nothing_added="cut"))
 wrong("0.1", "the same for all images, as it should")(but(blocks_in_a_list="cls"))
-wrong("0.1", "do change when the patches change places")(but(later_images_louder="order"))
+wrong("0.1", "do change when the patches change places")(but(growing_positions="order"))
 wrong("0.1", "in every batch, as it should")(but(strips="scores"))
 wrong("0.1", "You say that no test sees 'strips', but one does fail")(but(strips="none"))
 wrong("0.1", "1 of 8 bugs")(lambda bug: "none")

@@ -22,7 +22,7 @@ QUIZZES = {
                     "may be something that you can have without the bug, as in “Why is the wrong model ahead?”."
                 ),
                 "I train with more seeds until the difference goes away.": (
-                    "It may well be real. “Every bug that we know, measured” has several wrong models that are ahead "
+                    "It may well be real. “More than a hundred bugs, measured” has several wrong models that are ahead "
                     "by more than chance explains, and more seeds would only make that more certain."
                 ),
             },
@@ -854,18 +854,16 @@ BET = Question(
             "as random as they were. It learns all the same, only less."
         ),
         "Curve C": (
-            "C is the best of all six, and it mixes up which entries "
-            "belong to which part of the image. The rest of this chapter "
-            "says how that can help."
+            "C is the best of all six, and it mixes up which features "
+            "belong to which token. The rest of this chapter shows how "
+            "that can help."
         ),
-        "Curve D": ("D takes a softmax too many. Nothing about a curve that rises more slowly says so."),
+        "Curve D": ("D has one softmax too many. A curve that rises more slowly does not reveal that."),
         "Curve E": (
             "E is right, and it is third. One bug makes no difference "
             "that we can see, two cost accuracy, and two raise it."
         ),
-        "Curve F": (
-            "F cuts the image into strips of pixels where it should cut squares. On these images that even helps."
-        ),
+        "Curve F": ("F divides the image into strips of pixels, not into squares. On these images that even helps."),
     },
     right="Curve E",
 )

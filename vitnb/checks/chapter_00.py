@@ -22,7 +22,7 @@ BUGS = {
     "blocks in a list": "listed blocks",
     "table not added": "unused positions",
     "nothing added": "no plus",
-    "later images louder": "louder in each image",
+    "growing positions": "growing with each image",
     "gradients kept": "gradient not cleared",
 }
 # Why a test passes for a model in which something else is wrong.
@@ -172,7 +172,7 @@ RIGHT = {
 # Wrong elsewhere, and has the property that is asked for: who hands in the clinic's own test rejects it.
 PROBABILITIES = "whose rows are probabilities"
 AMONG_OTHERS = {
-    "louder in each image": {},
+    "growing with each image": {},
     "over the images": {},
     "over everything": {},
     "centred over the batch": {},
@@ -182,7 +182,7 @@ AMONG_OTHERS = {
     "over the batch": {"global_pool": "mean"},  # with a cls token its logits depend on no image at all
     "new for each image": {},
 }
-FIRST = {FAULTS[name].symptom for name in ("louder in each image", "first image for all", "patches of the first")}
+FIRST = {FAULTS[name].symptom for name in ("growing with each image", "first image for all", "patches of the first")}
 
 
 def _advice(rejected: list[str], missed: list[str]) -> str:

@@ -42,7 +42,7 @@ class NoParameter(nn.Module):
 
 
 @fault("adds its table once to the first image, twice to the second, and so on", LearnedPositions, {"scores"})
-class LouderInEachImage(LearnedPositions):
+class GrowingWithEachImage(LearnedPositions):
     def forward(self, x: Tensor) -> Tensor:
         return x + self.table * torch.arange(1, len(x) + 1)[:, None, None]
 

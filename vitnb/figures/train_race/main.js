@@ -167,6 +167,7 @@ function build({ model, root, put, complain }) {
     lamps.show(run.lights, now);
     live.node.hidden = !run.state;
     live.show(progress(run, now));
+    curves.node.hidden = !run.state;
     curves.show(run, now);
     says.textContent = verdict(run, now, get("bet"));
     forming.show(run, now);
