@@ -36,6 +36,7 @@ ALL = {
     "split": drawings.split,
     "blocks": drawings.blocks,
     "cls_way": drawings.cls_way,
+    "windows": drawings.windows,
     "training_loop": drawings.training_loop,
     "whole_model": drawings.whole_model,
     "whole_model of ViT-B/16": partial(drawings.whole_model, "vit", ViTConfig.vit_b_16()),

@@ -831,6 +831,65 @@ QUIZZES = {
             right="Another gradient: an image of the smaller share counts twice as much.",
         ),
     ],
+    "14": [
+        Question(
+            "You add the same vector to all keys of a layer, say a bias. What happens to its output?",
+            {
+                "It is shifted by the same vector.": (
+                    "That would be so for the values, whose average passes the vector on. Keys only enter the scores. "
+                    "“No bias in queries, keys and values” tries all three."
+                ),
+                "Nothing.": (
+                    "Every score of a row grows by the same number, the dot product of the query and the vector, and a "
+                    "softmax does not notice that. So a bias of the keys is a parameter without any effect."
+                ),
+                "The attention weights become sharper.": (
+                    "They would if the scores were multiplied. Here every score of a row grows by the same number, and "
+                    "only differences of scores count. See “No bias in queries, keys and values”."
+                ),
+            },
+            right="Nothing.",
+        ),
+        Question(
+            "A colleague builds rotary positions and rotates the queries, the keys and the values. The loss falls. "
+            "What is wrong?",
+            {
+                "What a token passes on now depends on where it stands, not only how much of it is taken.": (
+                    "The scores are still relative, so the attention weights are right. But the average is taken over "
+                    "rotated values, so the same image a few patches further right gives other outputs. “Positions: "
+                    "rotate instead of add” rotates two of the three."
+                ),
+                "Nothing, because a rotation keeps all lengths.": (
+                    "It keeps lengths, but not directions, and a value is read by its direction. See “Positions: "
+                    "rotate instead of add”, and exercise 14.3, whose check tries this mistake."
+                ),
+                "The scores now depend on the absolute places.": (
+                    "The values do not enter the scores at all. Those would depend on the absolute places if only one "
+                    "of queries and keys were rotated. See “Positions: rotate instead of add”."
+                ),
+            },
+            right="What a token passes on now depends on where it stands, not only how much of it is taken.",
+        ),
+        Question(
+            "In DINO you leave out centering and keep a low temperature. After some hundred steps student and teacher "
+            "agree nearly always. What has probably happened?",
+            {
+                "The student has learned everything that there is to learn.": (
+                    "Agreement alone is no evidence, because they also agree if they say the same of all images. "
+                    "“DINO: be your own teacher” measures how much an answer tells about its image."
+                ),
+                "The teacher's answers have become even, every output as likely as every other.": (
+                    "That is the collapse without sharpening. A low temperature pushes the other way, towards sure "
+                    "answers. The two entropies in “DINO: be your own teacher” tell the two apart."
+                ),
+                "A few outputs win for nearly all images, so agreeing is easy.": (
+                    "Sharpening makes each answer sure, and without centering nothing keeps the same few outputs from "
+                    "winning again and again. In “DINO: be your own teacher” the entropy of the mean answer shows it."
+                ),
+            },
+            right="A few outputs win for nearly all images, so agreeing is easy.",
+        ),
+    ],
 }
 
 # Which of the models of book/results/six_curves.json is behind which letter of chapter 0's first figure.

@@ -18,6 +18,7 @@ from vitnb.checks import (  # noqa: F401  (they register their exercises)
     chapter_11,
     chapter_12,
     chapter_13,
+    chapter_14,
     chapter_jax,
 )
 from vitnb.checks.engine import check

@@ -26,6 +26,7 @@ The drawings, with what they need:
     split()                         the right split of the heads beside the wrong one
     blocks()                        pre-norm and post-norm, the residual stream as a thick line
     cls_way()                       where the cls token goes
+    windows()                       Swin's windows, their shift, the rolled image
     training_loop()                 batch, logits, loss, gradients, step
 
 The language. A kind of thing has its colour, and an edge or a mark besides:
@@ -50,6 +51,7 @@ from vitnb.drawings.heads import heads, split
 from vitnb.drawings.language import legend
 from vitnb.drawings.map import PARTS, whole_model
 from vitnb.drawings.overview import overview
+from vitnb.drawings.windows import windows
 from vitnb.drawings.wiring import blocks, cls_way, training_loop
 
 __all__ = [
@@ -69,4 +71,5 @@ __all__ = [
     "split",
     "training_loop",
     "whole_model",
+    "windows",
 ]
