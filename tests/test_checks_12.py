@@ -11,7 +11,7 @@ from answers import right, wrong
 from torch import nn
 from torch.nn import functional as F
 
-from vitnb import ViT, clinic
+from vitnb import MultiHeadAttention, ViT, clinic
 from vitnb.checks import chapter_12
 from vitnb.clinic import _ward
 from vitnb.vit import count_parameters
@@ -287,9 +287,9 @@ def loss_falls(step):
 
 
 @wrong("12.2", "through, for example a step that")
-def a_single_step(step):
+def a_single_step(step, parts=None):
     """The first step alone does not tell who forgets to clear."""
-    model, optimizer, scheduler = small()
+    model, optimizer, scheduler = parts or small()
     mine, (images, labels) = copy.deepcopy(model), batch()
     step(model, optimizer, scheduler, images, labels)
     (g,) = torch.autograd.grad(F.cross_entropy(mine(images), labels), [mine.weight])
@@ -298,12 +298,9 @@ def a_single_step(step):
 
 @wrong("12.2", "A right step may also clear the gradients when it is done: start without any")
 def gradients_from_elsewhere(step):
-    model, optimizer, scheduler = small()
+    parts = model, *_ = small()
     model.weight.grad, model.bias.grad = torch.ones(3, 6), torch.ones(3)
-    mine, (images, labels) = copy.deepcopy(model), batch()
-    step(model, optimizer, scheduler, images, labels)
-    (g,) = torch.autograd.grad(F.cross_entropy(mine(images), labels), [mine.weight])
-    return torch.allclose(model.weight, mine.weight - g, atol=1e-5)
+    return a_single_step(step, parts)
 
 
 @wrong("12.2", "On one of the right steps (one that clears the gradients when it is done): Your function raises")
@@ -514,7 +511,7 @@ class LosesATokenOnTheWay(Mended):
         return super().forward(x)[:, 1:]
 
 
-# Tests of models, for 9.4 and 9.5 -------------------------------------------------------------------------
+# Tests of models, for 12.4 and 12.5 -------------------------------------------------------------------------
 
 
 SIX = clinic.TESTS
@@ -647,6 +644,54 @@ wrong("12.4", f"{LEFT}is missing: it gets a patient and returns it mended.")(lam
 wrong("12.4", f"{LEFT}is 'pool': a function is wanted")(lambda: (3, [(*CLS, "pool")]))
 wrong("12.4", f"{LEFT}is not done yet")(lambda: (3, [(*CLS, lambda model: None)]))
 wrong("12.4", f"{LEFT}is not done yet")(lambda: (3, [(*CLS, lambda model: ...)]))
+
+
+def builds_and_forgets_to_return(model):
+    new = ViT(model.config)
+    new.pool.load_state_dict(model.pool.state_dict())
+
+
+wrong("12.4", "Your mend returns None, and has changed nothing (is its return missing?): the patient has the weights")(
+    lambda: (3, [(*CLS, builds_and_forgets_to_return)])
+)
+
+
+def with_the_width_of_the_ward(model):
+    for block in model.blocks:
+        new = MultiHeadAttention(64, 4)
+        new.load_state_dict(block.attention.state_dict())
+        block.attention = new
+    return model
+
+
+wrong("12.4", "torch.Size([96, 32]) from checkpoint, the shape in current model is torch.Size([192, 64])")(
+    lambda: (9, [("attend", SIX["reference"], with_the_width_of_the_ward)])
+)
+
+
+def attention_with(**settings):
+    """New attention layers that take no heed of the config."""
+
+    def mend(model):
+        for block in model.blocks:
+            old = block.attention
+            new = MultiHeadAttention(old.embed_dim, old.num_heads, **settings)
+            new.load_state_dict(old.state_dict(), strict=False)
+            if old.qkv.bias is None and settings:
+                new.qkv.bias = None
+            block.attention = new
+        return model
+
+    return mend
+
+
+wrong(
+    "12.4",
+    "qkv_bias=False). The mended patient has a parameter blocks.0.attention.qkv.bias, and a right model has none",
+)(lambda: (2, [("attend", SIX["reference"], attention_with())]))
+wrong("12.4", "drops with probability 0.0, and a right model of its config with 0.1: a new part keeps what the config")(
+    lambda: (2, [("attend", SIX["reference"], attention_with(attn_dropout=0.0))])
+)
 
 
 def also_by_name(model):

@@ -33,7 +33,7 @@ CONFIGS = {
     "conv": replace(CONFIG, stem="conv", num_classes=0, img_size=(16, 32)),
 }
 NAMES = """Ada Lovelace, Alan Turing, Grace Hopper, Emmy Noether, Li Wei, Anna Schmidt, Juan Pérez, Sofia Rossi,
-    Kenji Sato, Fatima Ali, Olga Ivanova, John Smith, Jane Doe, Max Muster, Erika Muster, Peter Pan, Tom Jones,
+    Kenji Sato, Fatima Ali, Olga Ivanova, John Smith, Jane Doe, Max Muster, Erika Muster, Barbara Liskov, Tom Jones,
     Mary Brown, Ravi Kumar, Priya Singh, Noah Cohen, Lea Levi, Inês Costa, Pablo Díaz, Marta Nowak, Jan Novák,
     Lars Hansen, Mia Berg, Eva Horvat, Ivan Petrov""".split(",")
 
@@ -216,8 +216,40 @@ def test_classmates_get_different_patients_of_five_kinds():
         cases = [_ward.REGISTER[_ward.NUMBERED[number - 1]] for number in five]
         assert len({case.kind for case in cases}) == 5
         assert len({case.families[0] for case in cases}) >= 3
+        faults = [_ward.NUMBERED[number - 1] for number in five]
+        assert not [pair for pair in itertools.combinations(faults, 2) if _ward.alike(*pair)]
     met = {_ward.NUMBERED.index(name) + 1 for name in _ward.MET}
     assert set(itertools.chain(*drawn)) == set(range(1, len(_ward.NUMBERED) + 1)) - met  # everybody else is drawn
+
+
+@pytest.mark.parametrize(
+    "first, second, alike",
+    [
+        ("undivided", "softmax over queries", True),  # a wrong mix
+        ("undivided", "split by view", True),  # and a wrong layer: a new attention mends both
+        ("listed blocks", "unused positions", True),  # both by a new model around the patient's parts
+        ("undivided", "with relu", False),
+        ("unused positions", "made in each call", False),
+        ("softmax inside", "unused positions", False),  # no test sees both
+    ],
+)
+def test_patients_of_one_answer(first, second, alike):
+    assert _ward.alike(first, second) is _ward.alike(second, first) is alike
+    if alike and first != "listed blocks":  # what `alike` says, tried
+        for fault in (first, second):
+            number = _ward.NUMBERED.index(fault) + 1
+            mend = mending.transplant("attention")
+            assert verdict("12.4", lambda n=number, m=mend: (n, [("attend", clinic.TESTS["reference"], m)]))[0]
+
+
+@pytest.mark.parametrize("name", sorted(IN_A_MODEL))
+def test_a_fault_of_a_model_does_not_take_the_dropout_away_as_well(name):
+    """A wrong version differs from the right one in a single place."""
+    config, dropped = replace(CONFIG, dropout=0.5), []
+    model = clinic.build(name, config).train()
+    model.drop.register_forward_hook(lambda *_: dropped.append(True))
+    model(images_for(config))
+    assert dropped == [True]
 
 
 def test_numbers_give_the_patients_of_the_register():

@@ -55,27 +55,30 @@ ALL_FORMS = FORMS | {
 }
 
 # Of the ward round alone: image, channels, width, heads and classes are neither the chapter's own (those of SMALL, with
-# 4 heads) nor the ward's (those of ViTConfig()), so that a test with their sizes written in is found out.
+# 4 heads) nor the ward's (those of ViTConfig()), so that a test with their sizes written in is found out. One has no
+# qkv bias and one has dropout, so that a test or a mend that takes no heed of the config is found out, too.
 ROUND = {
     "images of 16 x 8 pixels with 3 channels, a width of 32 and 2 heads": replace(
         SMALL, img_size=(16, 8), in_chans=3, num_classes=5, embed_dim=32, num_heads=2
     ),
-    "images of 8 x 24 pixels with 4 channels, a width of 40 and 5 heads": replace(
-        SMALL, img_size=(8, 24), in_chans=4, num_classes=6, embed_dim=40, num_heads=5
+    "images of 8 x 24 pixels with 4 channels, a width of 40, 5 heads and qkv_bias=False": replace(
+        SMALL, img_size=(8, 24), in_chans=4, num_classes=6, embed_dim=40, num_heads=5, qkv_bias=False
     ),
-    "images of 20 x 16 pixels with 5 channels, a width of 36 and 3 heads": replace(
-        SMALL, img_size=(20, 16), in_chans=5, num_classes=9, embed_dim=36, num_heads=3
+    "images of 20 x 16 pixels with 5 channels, a width of 36, 3 heads and dropout": replace(
+        SMALL, img_size=(20, 16), in_chans=5, num_classes=9, embed_dim=36, num_heads=3, dropout=0.1, attn_dropout=0.1
     ),
 }
 _, _second, _third = ROUND.values()
 ROUND_FORMS = {
-    "post-norm blocks": replace(_second, norm="post"),
-    "mean pooling": replace(_third, global_pool="mean"),
+    "post-norm blocks": replace(_second, norm="post", qkv_bias=True),
+    "mean pooling, dropout and qkv_bias=False": replace(_third, global_pool="mean", qkv_bias=False),
 }
 
 # What to ask oneself when a right model of some form is refused.
 STRICT = {
     "dropout": "Two calls of it agree only in eval mode.",
+    "mean pooling, dropout and qkv_bias=False": "Not every model has a cls token or a bias in qkv, and with dropout two "
+    "calls agree only in eval mode.",
     "post-norm blocks": 'What you ask for must hold wherever the norms stand. A config says norm="pre" or "post", and '
     "a right model keeps what it says.",
     "mean pooling": "Not every model has a cls token.",
@@ -83,6 +86,8 @@ STRICT = {
     "sine and cosine positions": "Not every table of positions is learned.",
     "no positions and mean pooling": "Not every model has positions, or a cls token.",
 } | {name: "Does your test take a size for granted, or leave no room for rounding?" for name in SIZES | ROUND}
+for name, asked in zip(ROUND, ("", " Its qkv.bias is None.", " Two calls of it agree only in eval mode."), strict=True):
+    STRICT[name] += asked
 
 WRITTEN_IN = "sizes written in? Take them from model.config and model.patch_embed.img_size."
 MISSING = "If a part that you rely on is missing there, that is a reason to say False."
@@ -226,7 +231,7 @@ def _merged(answer: Callable) -> str:
     return f"it accepts {len(right)} right models and refuses the patient in as many configs."
 
 
-# 9.2 and 9.6: patients from training.
+# 12.2 and 12.6: patients from training.
 
 
 def _cleared_first(
@@ -264,18 +269,29 @@ def _cleared_last(
 CLEARED_LAST = "one that clears the gradients when it is done"
 
 
-def _about_steps(rejected: list[str], missed: list[str]) -> str:
-    if len(rejected) == 3:
-        if len(missed) == len(clinic.of(step)):
-            return "It says the opposite: True means right."
-        return "Does it ever say True?" if not missed else "The step of the book is rejected, too."
+def _about(wrong: dict[str, Callable], own: str, strict: Callable[[list[str]], str], blind: str, left: str) -> Callable:
+    """What a verdict adds on a test that is not right yet.
+
+    own names the right version that the book itself uses; strict says what a right one may do that the test refuses;
+    blind and left are for a test that lets all wrong versions through, and some of them.
+    """
+
+    def more(rejected: list[str], missed: list[str]) -> str:
+        if len(rejected) == 3:
+            if len(missed) == len(wrong):
+                return "It says the opposite: True means right."
+            return "Does it ever say True?" if not missed else f"{own} is rejected, too."
+        if rejected:
+            return strict(rejected)
+        return blind if len(missed) == len(wrong) else left
+
+    return more
+
+
+def _may_clear(rejected: list[str]) -> str:
     if rejected == [CLEARED_LAST]:
         return "A right step may also clear the gradients when it is done: start without any."
-    if rejected:
-        return "A right step may clear the gradients at its beginning, in its middle or at its end."
-    if len(missed) == len(clinic.of(step)):
-        return "Does it look at the loss alone? Look at where the weights are after a few steps."
-    return "Which weights should there be after one step, after two, after three? You can compute them."
+    return "A right step may clear the gradients at its beginning, in its middle or at its end."
 
 
 judge(
@@ -295,7 +311,13 @@ judge(
     nouns=("right steps", "wrong ones"),
     one="a step that",
     given=lambda function: (clinic.sealed(function),),
-    more=_about_steps,
+    more=_about(
+        clinic.of(step),
+        "The step of the book",
+        _may_clear,
+        "Does it look at the loss alone? Look at where the weights are after a few steps.",
+        "Which weights should there be after one step, after two, after three? You can compute them.",
+    ),
     accepted="it accepts {right} right steps and sees through {wrong} wrong ones.",
 )
 
@@ -321,18 +343,6 @@ def _mixed(models: list[nn.Module], train: tuple[Tensor, Tensor], test: tuple[Te
     return found
 
 
-def _about_comparisons(rejected: list[str], missed: list[str]) -> str:
-    if len(rejected) == 3:
-        if len(missed) == len(clinic.of(compare)):
-            return "It says the opposite: True means right."
-        return "Does it ever say True?" if not missed else "The book's own comparison is rejected, too."
-    if rejected:
-        return "A right comparison may mix the images, take other batches, and test as often as it likes."
-    if len(missed) == len(clinic.of(compare)):
-        return "The accuracies alone tell little. Hand over models that write down what they are shown, and when."
-    return "Of every call, write down the mode that your models were in and which images came. What must hold?"
-
-
 judge(
     "12.6",
     "my_audit(experiment)",
@@ -345,12 +355,18 @@ judge(
     nouns=("right comparisons", "wrong ones"),
     one="one that",
     given=lambda function: (clinic.sealed(function),),
-    more=_about_comparisons,
+    more=_about(
+        clinic.of(compare),
+        "The book's own comparison",
+        lambda rejected: "A right comparison may mix the images, take other batches, and test as often as it likes.",
+        "The accuracies alone tell little. Hand over models that write down what they are shown, and when.",
+        "Of every call, write down the mode that your models were in and which images came. What must hold?",
+    ),
     accepted="it accepts {right} right comparisons and sees through {wrong} wrong ones.",
 )
 
 
-# 9.3: mend a block.
+# 12.3: mend a block.
 
 
 def _attended(block: nn.Module, x: Tensor, scale: bool, merge: bool) -> Tensor:
@@ -454,7 +470,7 @@ def _what_is_left(block: nn.Module, x: Tensor, result: Tensor, wanted: Tensor) -
     )
 
 
-# 9.4: the ward round.
+# 12.4: the ward round.
 
 
 ELSEWHERE = ("reshape alone", "unused positions", "undivided", "with relu", "softmax inside")  # with all parameters
@@ -550,9 +566,9 @@ def _not_mended(fault: str, configs: dict[str, ViTConfig], test: Callable, mend:
     "my_round()",
     "Begin with what each owner says, and with the tests of this chapter that you trust: which of them does the "
     "patient fail? Then narrow it down: the model, one block, one layer.",
-    "Try your test on right models of other widths, images and forms, post-norm and mean pooling among them, and shake "
-    "all weights first: gains of 1 and biases of 0 hide faults. For the mend ask which part of a right model, put in "
-    "with the old weights, makes your test content.",
+    "Try your test on right models of other widths, images and forms, post-norm and mean pooling among them, and make "
+    "all weights random first, since gains of 1 and biases of 0 hide faults. For the mend ask which part of a right "
+    "model, put in with the old weights, makes your test content.",
     work=6.0,
 )
 def _round(answer: Callable) -> str:
@@ -599,7 +615,7 @@ def _is_open(finding: Any) -> bool:
     return finding is ... or finding is None
 
 
-# 9.5: six tests for all faults.
+# 12.5: six tests for all faults.
 
 MOST = 6
 IN_A_MODEL = tuple(name for name, fault in clinic.FAULTS.items() if fault.replaces is ViT or fault.replaces in PLACES)
@@ -610,7 +626,7 @@ IN_A_MODEL = tuple(name for name, fault in clinic.FAULTS.items() if fault.replac
     "my_tests()",
     "Sort the faults by what a test must look at: what a block computes, how patches are cut, what is read at the end, "
     "whether order counts, what the logits are, and which parameters there are and learn.",
-    "A block that equals torch's own, with shaken weights, sees most of them at once. For what is left ask: is a part "
+    "A block that equals torch's own, with random weights, sees most of them at once. For what is left ask: is a part "
     "missing or too much, does every parameter get a gradient, do two calls agree, do images in a batch stay apart?",
     work=3.0,
 )

@@ -345,8 +345,10 @@ def error_in_words(error: BaseException) -> str:
         message = " ".join(str(error).split())
     except Exception:
         message = ""
-    message = f": {textwrap.shorten(message, 160, placeholder=' ...')}" if message else ""
-    return f"{type(error).__name__}{message.rstrip('.')}"
+    short = textwrap.shorten(message, 320, placeholder=" ...")  # room for both shapes of a load_state_dict that fails
+    if short == message:
+        short = short.rstrip(".")
+    return f"{type(error).__name__}{f': {short}' if short else ''}"
 
 
 def _untouched(answer: Callable) -> bool:

@@ -2,7 +2,9 @@
 
 A patient comes with random weights, as if it had been trained. What a mend may
 replace is its sick parts, whole; a fault of the model itself, in how it joins
-its parts, leaves nothing to replace, so that a new model may take all of them.
+its parts, leaves nothing to replace, so that a new model may take all of them. And
+where one block stands in several places, all blocks may be new ones, with its
+weights: which of the places it should keep, nobody can say.
 """
 
 import copy
@@ -74,7 +76,9 @@ def mend_it(mend: Callable, fault: str, config: ViTConfig) -> nn.Module:
     if healthy:
         raise Wrong(_too_much(new, healthy, parts, now, reason))
     if reason and _is_as_before(mended, before):
-        nothing = "Your mend returns None, and has changed nothing" if result is None else "Your mend changes nothing"
+        nothing = "Your mend changes nothing"
+        if result is None:
+            nothing = "Your mend returns None, and has changed nothing (is its return missing?)"
         if new:
             nothing = f"Your mend replaces {new[0]}, which makes no difference"
         raise Wrong(f"{nothing}: the patient has the weights that it had, and computes what it did.")
@@ -213,9 +217,17 @@ def _other_parameters(mended: nn.Module, right: ViT, ways: list[Weights]) -> str
             f"{f', nor do {len(least) - 1} others' if len(least) > 1 else ''}. Hand the weights over to a new "
             "part, by load_state_dict for example."
         )
+    theirs = dict(right.named_modules())
     for name, part in mended.named_modules():
         if isinstance(part, nn.LayerNorm) and part.eps != right.config.norm_eps:
             return f"The eps of {name} is {part.eps}, and config.norm_eps says {right.config.norm_eps}."
+        for kind in ("p", "attn_dropout"):  # of an nn.Dropout, of an attention layer
+            ours, wanted = (getattr(one, kind, None) for one in (part, theirs.get(name)))
+            if isinstance(ours, float) and isinstance(wanted, float) and ours != wanted:
+                return (
+                    f"{name} of the mended patient drops with probability {ours}, and a right model of its config with "
+                    f"{wanted}: a new part keeps what the config says. Take it from ViT(model.config)."
+                )
     return ""
 
 
@@ -232,6 +244,7 @@ def _computes_something_else(mended: nn.Module, before: nn.Module, right: ViT) -
     for model in (mended.train(), right.train()):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         optimizer.zero_grad()
+        torch.manual_seed(0)  # dropout, where the config has it, drops the same
         F.cross_entropy(_ran(model, images), labels).backward()
         optimizer.step()
     wanted = dict(right.named_parameters())

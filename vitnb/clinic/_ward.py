@@ -19,7 +19,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
+from vitnb.attention import MultiHeadAttention
 from vitnb.clinic._build import build
 from vitnb.clinic._fault import FAULTS
 from vitnb.vit import ViT, ViTConfig
@@ -254,7 +256,10 @@ def numbers_of(who: str | int | Sequence[int]) -> list[int]:
 
 
 def _drawn(name: str) -> list[int]:
-    """Five numbers that depend on the letters of a name alone: of five kinds, at most two of one family."""
+    """Five numbers that depend on the letters of a name alone: of five kinds, at most two of one family.
+
+    No two of them have the same answer, one family, one test and one mend.
+    """
     word = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
     if not word:
         raise ValueError("the name is empty: use your own, or numbers such as [7, 12]")
@@ -264,9 +269,21 @@ def _drawn(name: str) -> list[int]:
     for fault in order:
         case, others = REGISTER[fault], [REGISTER[other] for other in chosen]
         of_family = [other for other in others if other.families[0] == case.families[0]]
-        if fault not in MET and case.kind not in {other.kind for other in others} and len(of_family) < 2:
+        if fault in MET or case.kind in {other.kind for other in others} or len(of_family) == 2:
+            continue
+        if not any(alike(fault, other) for other in chosen):
             chosen.append(fault)
     return [NUMBERED.index(fault) + 1 for fault in chosen[:DRAWN]]
+
+
+def alike(first: str, second: str) -> bool:
+    """Whether one answer would do for both patients: a family, a test of clinic.TESTS and a part to renew in common."""
+    faults = FAULTS[first], FAULTS[second]
+    parts = {
+        MultiHeadAttention if fault.replaces is F.scaled_dot_product_attention else fault.replaces for fault in faults
+    }
+    in_common = set(REGISTER[first].families) & set(REGISTER[second].families)
+    return len(parts) == 1 and bool(in_common and faults[0].seen_by & faults[1].seen_by)
 
 
 def _patient(number: int) -> Patient:

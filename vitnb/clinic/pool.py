@@ -123,13 +123,13 @@ class ForgottenBlock(ViT):
 @fault("multiplies its position table by 0, so that nobody reads it", ViT, {"count", "order"})
 class SilentPositions(ViT):
     def embed(self, images: Tensor) -> Tensor:
-        return self.pool.prepend(self.patch_embed(images)) + 0 * self.positions.table
+        return self.drop(self.pool.prepend(self.patch_embed(images)) + 0 * self.positions.table)
 
 
 @fault("has a position table and never adds it", ViT, {"count", "order"})
 class UnusedPositions(ViT):
     def embed(self, images: Tensor) -> Tensor:
-        return self.pool.prepend(self.patch_embed(images))
+        return self.drop(self.pool.prepend(self.patch_embed(images)))
 
 
 @fault("uses one and the same block in every place", ViT, {"count"})
@@ -154,7 +154,7 @@ class NewPositions(ViT):
         self.positions = nn.Identity()
 
     def embed(self, images: Tensor) -> Tensor:
-        return self.pool.prepend(self.patch_embed(images)) + torch.randn(self.size)
+        return self.drop(self.pool.prepend(self.patch_embed(images)) + torch.randn(self.size))
 
 
 @fault("has no last norm", ViT, {"reference", "count"})
@@ -172,7 +172,7 @@ class ExtraLinear(ViT):
 
     def embed(self, images: Tensor) -> Tensor:
         x = self.projection(self.patch_embed(images))
-        return self.positions(self.pool.prepend(x))
+        return self.drop(self.positions(self.pool.prepend(x)))
 
 
 @fault("computes its embedding under no_grad, so that it never learns", ViT, {"count"})
