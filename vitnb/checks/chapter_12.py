@@ -77,7 +77,7 @@ ROUND_FORMS = {
 # What to ask oneself when a right model of some form is refused.
 STRICT = {
     "dropout": "Two calls of it agree only in eval mode.",
-    "mean pooling, dropout and qkv_bias=False": "Not every model has a cls token or a bias in qkv, and with dropout two "
+    "mean pooling, dropout and qkv_bias=False": "Not every model has a cls token or a qkv bias, and with dropout two "
     "calls agree only in eval mode.",
     "post-norm blocks": 'What you ask for must hold wherever the norms stand. A config says norm="pre" or "post", and '
     "a right model keeps what it says.",
