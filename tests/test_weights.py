@@ -1,5 +1,6 @@
 """Weights: the same logits in torchvision and timm, and files that are whole or absent."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,17 @@ import torchvision
 
 from vitnb import ViT, ViTConfig
 from vitnb.vit import count_parameters
-from vitnb.weights import from_timm, from_torchvision, load, save, to_timm, to_torchvision
+from vitnb.weights import (
+    NOT_HERE,
+    _fetched,
+    from_timm,
+    from_torchvision,
+    imagenet_vit_b_16,
+    load,
+    save,
+    to_timm,
+    to_torchvision,
+)
 
 
 def randomised(model):
@@ -148,3 +159,44 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     save_file({"a": torch.zeros(1)}, path)
     with pytest.raises(ValueError, match="without a vitnb config"):
         load(path)
+
+
+# ---- The weights of ImageNet
+
+
+def hub(tmp_path, monkeypatch):
+    """Where torch.hub keeps the file in this test, and a machine that may not download."""
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    monkeypatch.setenv("VITNB_OFFLINE", "1")
+    return tmp_path / "checkpoints" / torchvision.models.ViT_B_16_Weights.IMAGENET1K_V1.url.split("/")[-1]
+
+
+def test_weights_in_the_cache_are_read(tmp_path, monkeypatch, capsys):
+    path = hub(tmp_path, monkeypatch)
+    path.parent.mkdir()
+    torch.save({"class_token": torch.ones(1, 1, 768)}, path)
+    assert torch.equal(imagenet_vit_b_16()["class_token"], torch.ones(1, 1, 768))
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("flag", ["VITNB_OFFLINE", "VITNB_FAST"])
+def test_without_weights_it_says_how_to_get_them(tmp_path, monkeypatch, capsys, flag):
+    path = hub(tmp_path, monkeypatch)
+    monkeypatch.setattr("vitnb.weights._fetched", lambda *_: pytest.fail("it downloads"))
+    monkeypatch.delenv("VITNB_OFFLINE")
+    monkeypatch.setenv(flag, "1")
+    assert imagenet_vit_b_16() is None and not path.exists()
+    assert capsys.readouterr().out == NOT_HERE + "\n"
+
+
+def test_a_download_is_whole_or_not_there(tmp_path):
+    blob = bytes(range(256)) * 10_000
+    source = tmp_path / "source"
+    source.write_bytes(blob)
+    whole = tmp_path / "new" / f"vit-{hashlib.sha256(blob).hexdigest()[:8]}.pth"
+    assert _fetched(source.as_uri(), whole, 60) and whole.read_bytes() == blob
+    damaged, late = tmp_path / "new" / "vit-00000000.pth", tmp_path / "new" / ("late-" + whole.name)
+    assert not _fetched(source.as_uri(), damaged, 60)
+    assert not _fetched(source.as_uri(), late, -1)
+    assert not _fetched((tmp_path / "nowhere").as_uri(), late, 60)
+    assert list(whole.parent.iterdir()) == [whole]

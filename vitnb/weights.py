@@ -1,16 +1,22 @@
 """Chapter 8: the same weights in torchvision, in timm, and in a file."""
 
+import hashlib
+import http.client
 import json
 import os
 import re
+import time
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
 from vitnb._files import replacing
+from vitnb._validate import switched_on
 from vitnb.vit import ViT, ViTConfig
 
 if TYPE_CHECKING:
@@ -170,6 +176,48 @@ def to_timm(model: ViT) -> "TimmViT":
         norm_layer=lambda width, **_: nn.LayerNorm(width, eps=c.norm_eps),
     )
     return _filled(other, _rename(_state(model), TIMM), model.training)
+
+
+NOT_HERE = """\
+Not run: the weights are not here and cannot be fetched.
+Where there is a network, run this cell again, or once
+    from torchvision.models import vit_b_16
+    vit_b_16(weights="IMAGENET1K_V1")
+which puts the file where this cell looks for it."""
+
+
+def imagenet_vit_b_16(seconds: float = 45.0) -> dict[str, Tensor] | None:
+    """Read torchvision's weights of ViT-B/16, trained on ImageNet; where there are none, say how to get them.
+
+    Looks in the cache of torch.hub, then downloads 346 MB, if that takes no longer than so many seconds
+    and neither VITNB_OFFLINE=1 nor VITNB_FAST=1 forbids it.
+    """
+    from torchvision.models import ViT_B_16_Weights
+
+    url = ViT_B_16_Weights.IMAGENET1K_V1.url
+    path = Path(torch.hub.get_dir(), "checkpoints", url.split("/")[-1])
+    may = not switched_on("VITNB_OFFLINE") and not switched_on("VITNB_FAST")
+    if path.exists() or (may and _fetched(url, path, seconds)):
+        return torch.load(path, weights_only=True)
+    print(NOT_HERE)
+    return None
+
+
+def _fetched(url: str, path: Path, seconds: float) -> bool:
+    """Download a file whose name ends in the beginning of its SHA-256; say whether all of it came in time."""
+    end = time.monotonic() + seconds
+    try:
+        with replacing(path) as part, urllib.request.urlopen(url, timeout=3) as source, part.open("wb") as file:
+            while chunk := source.read1(1 << 20):
+                if time.monotonic() > end:
+                    raise TimeoutError
+                file.write(chunk)
+            file.flush()
+            if not hashlib.sha256(part.read_bytes()).hexdigest().startswith(path.stem.split("-")[-1]):
+                raise OSError("damaged")
+    except (OSError, http.client.HTTPException):
+        return False
+    return True
 
 
 def save(model: ViT, path: str | os.PathLike) -> None:
