@@ -174,9 +174,18 @@ def hub(tmp_path, monkeypatch):
 def test_weights_in_the_cache_are_read(tmp_path, monkeypatch, capsys):
     path = hub(tmp_path, monkeypatch)
     path.parent.mkdir()
-    torch.save({"class_token": torch.ones(1, 1, 768)}, path)
-    assert torch.equal(imagenet_vit_b_16()["class_token"], torch.ones(1, 1, 768))
+    model = randomised(torchvision.models.VisionTransformer(32, 16, 2, 3, 24, 48))
+    old = {k.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2."): t for k, t in state(model).items()}
+    torch.save(old, path)
+    found = imagenet_vit_b_16()
+    assert found.keys() == state(model).keys() != old.keys()
+    model.load_state_dict(old)  # torchvision renames them likewise
+    assert all(torch.equal(found[name], tensor) for name, tensor in state(model).items())
     assert capsys.readouterr().out == ""
+
+
+def state(model):
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 @pytest.mark.parametrize("flag", ["VITNB_OFFLINE", "VITNB_FAST"])

@@ -198,7 +198,9 @@ def imagenet_vit_b_16(seconds: float = 45.0) -> dict[str, Tensor] | None:
     path = Path(torch.hub.get_dir(), "checkpoints", url.split("/")[-1])
     may = not switched_on("VITNB_OFFLINE") and not switched_on("VITNB_FAST")
     if path.exists() or (may and _fetched(url, path, seconds)):
-        return torch.load(path, weights_only=True)
+        state = torch.load(path, weights_only=True)
+        # The file is older than torchvision's present names of the two layers of an MLP.
+        return {k.replace("mlp.linear_1.", "mlp.0.").replace("mlp.linear_2.", "mlp.3."): t for k, t in state.items()}
     print(NOT_HERE)
     return None
 
