@@ -14,133 +14,90 @@ from torch.nn import functional as F
 
 from vitnb import MultiHeadAttention, clinic, record_attention
 from vitnb.checks.chapter_11 import CHANGES, ROLLOUTS
-from vitnb.inspection import attention_distance, rollout
+from vitnb.inspection import rollout
 
 # 11.1 ------------------------------------------------------------------------------------------------------
 
 
 @right("11.1")
-def backwards(heard, token):
-    for layer in heard[::-1]:
+def backwards(attended, token):
+    for layer in attended[::-1]:
         token = layer[token]
     return token
 
 
 @right("11.1")
-def by_matrices(heard, token):
-    T = len(heard[0])
-    return reduce(lambda total, layer: torch.eye(T)[layer] @ total, heard, torch.eye(T))[token].argmax()
+def by_matrices(attended, token):
+    T = len(attended[0])
+    return reduce(lambda total, layer: torch.eye(T)[layer] @ total, attended, torch.eye(T))[token].argmax()
 
 
 @right("11.1")
-def by_recursion(heard, token):
-    return token if not heard else by_recursion(heard[:-1], heard[-1][token])
+def by_recursion(attended, token):
+    return token if not attended else by_recursion(attended[:-1], attended[-1][token])
 
 
-wrong("11.1", "Follow it with a finger")(lambda heard, token: -1)
-wrong("11.1", "a number is wanted")(lambda heard, token: [backwards(heard, token)])
-wrong("11.1", "you say")(lambda heard, token: heard[0][token])
+wrong("11.1", "Follow it with a finger")(lambda attended, token: -1)
+wrong("11.1", "a number is wanted")(lambda attended, token: [backwards(attended, token)])
+wrong("11.1", "you say")(lambda attended, token: attended[0][token])
 
 
 @wrong("11.1", "changes what it is given")
-def pops(heard, token):
-    while heard:
-        token = heard.pop()[token]
+def pops(attended, token):
+    while attended:
+        token = attended.pop()[token]
     return token
 
 
 # 11.2 ------------------------------------------------------------------------------------------------------
 
 
-def apart(rows, cols):
-    places = torch.cartesian_prod(torch.arange(rows), torch.arange(cols)).float()
-    return torch.cdist(places, places)
+def some_maps(B=2, h=3, T=5, layers=3):
+    return [torch.randn(B, h, T, T).softmax(-1) for _ in range(layers)]
 
 
 @right("11.2")
-def mixed(rows, cols, distance):
-    share = distance / apart(rows, cols).mean()
-    return share / (rows * cols) + (1 - share) * torch.eye(rows * cols)
+def runs_the_network(function):
+    maps = some_maps()
+    tokens = x = torch.randn(2, 5, 4)
+    for weights in maps:
+        x = 0.5 * (x + weights.mean(1) @ x)
+    return torch.allclose(function(maps) @ tokens, x, atol=1e-4)
 
 
 @right("11.2")
-def by_the_package(rows, cols, distance):
-    N = rows * cols
-    even = torch.full((1, 1, N, N), 1 / N)
-    share = distance / attention_distance([even], (rows, cols), 0).item()
-    return torch.lerp(torch.eye(N), even[0, 0], share)
+def compares(function):
+    maps = some_maps(B=3, h=2, T=7, layers=4)
+    return function(maps).sub(rollout(maps)).abs().max() < 1e-5
 
 
 @right("11.2")
-def row_by_row(rows, cols, distance):
-    far, N = apart(rows, cols), rows * cols
-    A = torch.zeros(N, N)
-    for n in range(N):
-        share = distance * N * N / far.sum()
-        A[n] = share / N
-        A[n, n] += 1 - share
-    return A
+def with_one_layer_and_with_more(function):
+    return all(torch.allclose(function(m := some_maps(layers=L)), rollout(m), atol=1e-4) for L in (1, 3))
 
 
-@right("11.2")
-def to_the_far_end(rows, cols, distance):
-    far, N = apart(rows, cols), rows * cols
-    A = torch.eye(N)[far.argmax(dim=1)].double()
-    share = distance / (A * far).sum(1).mean()
-    return share * A + (1 - share) * torch.eye(N)
-
-
-@right("11.2")
-def by_bisection(rows, cols, distance):
-    far, low, high = apart(rows, cols).double(), 0.0, 60.0
-    for _ in range(60):
-        A = (-(low + high) / 2 * far).softmax(-1)
-        low, high = (((low + high) / 2), high) if (A * far).sum(1).mean() > distance else (low, (low + high) / 2)
-    return A
-
-
-@wrong("11.2", "It is not the same on every grid")
-def divides_by_n_once(rows, cols, distance):
-    N = rows * cols
-    share = distance * N / apart(rows, cols).sum()
-    return share / N + (1 - share) * torch.eye(N)
-
-
-@wrong("11.2", "along rows and columns")
-def walks(rows, cols, distance):
-    places, N = torch.cartesian_prod(torch.arange(rows), torch.arange(cols)).float(), rows * cols
-    share = distance / torch.cdist(places, places, p=1).mean()
-    return share / N + (1 - share) * torch.eye(N)
-
-
-@wrong("11.2", "with rows and columns exchanged")
-def exchanged(rows, cols, distance):
-    places = torch.cartesian_prod(torch.arange(cols), torch.arange(rows)).float()
-    A = torch.eye(rows * cols)[torch.cdist(places, places).argmax(dim=1)]
-    share = distance / (A * torch.cdist(places, places)).sum(1).mean()
-    return share * A + (1 - share) * torch.eye(rows * cols)
-
-
-wrong("11.2", "a torch tensor is wanted")(lambda rows, cols, distance: mixed(rows, cols, distance).numpy())
-wrong("11.2", "It is not the same on every grid")(
-    lambda rows, cols, distance: (
-        (s := min(distance / 2.01, 1)) / (rows * cols) + (1 - s) * torch.eye(rows * cols)  # fmt: skip
-    )
+wrong(
+    "11.2", "lets 10 of 10 wrong ones through, for example a rollout that leaves the residual path out. Does it look"
+)(lambda function: function(some_maps()).shape == (2, 5, 5))
+wrong("11.2", "rejects 4 of 4 right ones and lets 0")(lambda function: False)
+wrong("11.2", "a rollout that leaves the residual path out")(
+    lambda function: bool(torch.allclose(function(some_maps()).sum(-1), torch.ones(2, 5)))
 )
-wrong("11.2", "It hears all alike")(lambda rows, cols, distance: torch.full((rows * cols,) * 2, 1 / (rows * cols)))
-wrong("11.2", "It looks only at itself")(lambda rows, cols, distance: torch.eye(rows * cols))
-wrong("11.2", "your rows sum to 0.00 up to 0.00")(lambda rows, cols, distance: torch.zeros(rows * cols, rows * cols))
-wrong("11.2", "your rows sum to")(lambda rows, cols, distance: mixed(rows, cols, distance) * 2)
-wrong("11.2", "Your columns do.")(
-    lambda rows, cols, distance: torch.rand(rows * cols, rows * cols).softmax(0)  # fmt: skip
+wrong("11.2", "for example a rollout that leaves the residual path out")(
+    lambda function: torch.allclose(function([torch.eye(5).expand(2, 3, 5, 5)] * 3), torch.eye(5).expand(2, 5, 5))
 )
-wrong("11.2", "has shape (17, 17)")(lambda rows, cols, distance: mixed(1, rows * cols + 1, distance))
-wrong("11.2", "a softmax gives none below 0")(
-    lambda rows, cols, distance: 2 * torch.eye(rows * cols) - torch.eye(rows * cols).roll(1, 0)
+wrong("11.2", "a rollout that multiplies in the wrong order")(
+    lambda f: torch.allclose(f(m := some_maps(layers=1) * 3), rollout(m), atol=1e-4)
 )
-wrong("11.2", "It is not the same on every grid")(
-    lambda rows, cols, distance: torch.eye(rows * cols)[torch.arange(rows * cols).sub(1).clamp(min=0)]
+wrong("11.2", "a rollout that uses the first head alone")(
+    lambda f: torch.allclose(f(m := some_maps(h=1)), rollout(m), atol=1e-4)
 )
+wrong("11.2", "a rollout that mixes the images of a batch")(
+    lambda f: torch.allclose(f(m := some_maps(B=1)), rollout(m), atol=1e-4)
+)
+wrong("11.2", "allow for rounding")(lambda f: torch.equal(f(m := some_maps(layers=6)), rollout(m)))
+wrong("11.2", "True or False is wanted")(lambda function: "yes")
+wrong("11.2", "raises TypeError")(lambda function: function(torch.eye(3), torch.eye(3)))
 
 
 # 11.3 ------------------------------------------------------------------------------------------------------
@@ -229,52 +186,43 @@ def test_the_predictions_are_what_a_layer_does():
 # 11.5 ------------------------------------------------------------------------------------------------------
 
 
-def some_maps(B=2, h=3, T=5, layers=3):
-    return [torch.randn(B, h, T, T).softmax(-1) for _ in range(layers)]
+@right("11.5")
+def by_a_mask(tokens, order, k):
+    B, T, D = tokens.shape
+    stay = torch.ones(B, T, dtype=torch.bool).scatter(1, 1 + order[:, :k], False)
+    return tokens[stay].view(B, T - k, D)
 
 
 @right("11.5")
-def runs_the_network(function):
-    maps = some_maps()
-    tokens = x = torch.randn(2, 5, 4)
-    for weights in maps:
-        x = 0.5 * (x + weights.mean(1) @ x)
-    return torch.allclose(function(maps) @ tokens, x, atol=1e-4)
+def by_gathering(tokens, order, k):
+    left = 1 + order[:, k:].sort(dim=1).values
+    patches = tokens.gather(1, left[:, :, None].expand(-1, -1, tokens.shape[2]))
+    return torch.cat([tokens[:, :1], patches], dim=1)
 
 
 @right("11.5")
-def compares(function):
-    maps = some_maps(B=3, h=2, T=7, layers=4)
-    return function(maps).sub(rollout(maps)).abs().max() < 1e-5
+def image_by_image(tokens, order, k):
+    gone = [{1 + n for n in row[:k].tolist()} for row in order]
+    return torch.stack([x[[n for n in range(len(x)) if n not in out]] for x, out in zip(tokens, gone, strict=True)])
 
 
-@right("11.5")
-def with_one_layer_and_with_more(function):
-    return all(torch.allclose(function(m := some_maps(layers=L)), rollout(m), atol=1e-4) for L in (1, 3))
-
-
-wrong(
-    "11.5", "lets 10 of 10 wrong ones through, for example a rollout that leaves the residual path out. Does it look"
-)(lambda function: function(some_maps()).shape == (2, 5, 5))
-wrong("11.5", "rejects 4 of 4 right ones and lets 0")(lambda function: False)
-wrong("11.5", "a rollout that leaves the residual path out")(
-    lambda function: bool(torch.allclose(function(some_maps()).sum(-1), torch.ones(2, 5)))
+wrong("11.5", "replace the tokens by zeros")(
+    lambda tokens, order, k: (
+        tokens * ~torch.zeros(tokens.shape[:2], dtype=bool).scatter(1, 1 + order[:, :k], True)[..., None]
+    )
 )
-wrong("11.5", "for example a rollout that leaves the residual path out")(
-    lambda function: torch.allclose(function([torch.eye(5).expand(2, 3, 5, 5)] * 3), torch.eye(5).expand(2, 5, 5))
+wrong("11.5", "cls and the 2 patches that should go")(
+    lambda tokens, order, k: torch.cat([tokens[:, :1], tokens[torch.arange(len(order))[:, None], 1 + order[:, :k]]], 1)
 )
-wrong("11.5", "a rollout that multiplies in the wrong order")(
-    lambda f: torch.allclose(f(m := some_maps(layers=1) * 3), rollout(m), atol=1e-4)
+wrong("11.5", "is cls still there?")(lambda tokens, order, k: by_gathering(tokens, order, k)[:, 1:])
+wrong("11.5", "Every image loses the patches of the first image")(
+    lambda tokens, order, k: tokens[:, [0, *(1 + order[0, k:].sort().values).tolist()]]
 )
-wrong("11.5", "a rollout that uses the first head alone")(
-    lambda f: torch.allclose(f(m := some_maps(h=1)), rollout(m), atol=1e-4)
+wrong("11.5", "in the order of the map")(
+    lambda tokens, order, k: torch.cat([tokens[:, :1], tokens[torch.arange(len(order))[:, None], 1 + order[:, k:]]], 1)
 )
-wrong("11.5", "a rollout that mixes the images of a batch")(
-    lambda f: torch.allclose(f(m := some_maps(B=1)), rollout(m), atol=1e-4)
-)
-wrong("11.5", "allow for rounding")(lambda f: torch.equal(f(m := some_maps(layers=6)), rollout(m)))
-wrong("11.5", "True or False is wanted")(lambda function: "yes")
-wrong("11.5", "raises TypeError")(lambda function: function(torch.eye(3), torch.eye(3)))
+wrong("11.5", "in their old order")(lambda tokens, order, k: tokens[:, : tokens.shape[1] - k])
+wrong("11.5", "has shape")(lambda tokens, order, k: tokens)
 
 
 # ----------------------------------------------------------------------------------------------------------

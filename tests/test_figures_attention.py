@@ -259,7 +259,7 @@ def test_attention_explorer_by_mouse_and_key(live, from_file):
 def test_two_networks_are_shown_alike(live):
     number, state = stored(TWO)
     assert state["networks"] == ["trained", "random"]
-    trained = inspection.trained()
+    trained = inspection.trained("trained_fine")
     torch.manual_seed(0)
     nets = trained, ViT(trained.config).eval()
     figure, _, watch = live(TWO, number)
@@ -278,17 +278,19 @@ def test_two_networks_are_shown_alike(live):
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("page_name", [PAGE, TWO], ids=["one", "two"])
-def test_attention_explorer_by_touch_on_a_phone(live, page_name):
+@pytest.mark.parametrize(
+    "page_name, model, token, row", [(PAGE, "trained", 13, 3), (TWO, "trained_fine", 43, 6)], ids=["one", "two"]
+)
+def test_attention_explorer_by_touch_on_a_phone(live, page_name, model, token, row):
     number, state = stored(page_name)
     figure, page, watch = live(page_name, number, width=390, touch=True, dark=True)
-    says, maps = figure.get_by_role("status"), torch_maps(state, inspection.trained())[state["image"]]
+    says, maps = figure.get_by_role("status"), torch_maps(state, inspection.trained(model))[state["image"]]
     touch(figure.locator(".vf-pad").first, 0.1, 0.95)
-    expect(says).to_contain_text("token 13 (row 3, column 0)")
+    expect(says).to_contain_text(f"token {token} (row {row}, column 0)")
     touch(figure.locator("input[type=range]").nth(1), 0.98, 0.5)
     figure.get_by_label("rollout", exact=True).tap()
     expect(says).to_contain_text("the rollout through layers 0 to 3")
-    assert_drawn(figure, maps, 13, 3, 5)
+    assert_drawn(figure, maps, token, 3, 5)
     assert_fits_a_phone(page, watch)
 
 

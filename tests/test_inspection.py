@@ -242,20 +242,23 @@ def test_a_mask_is_true_or_false():
         share_inside(torch.ones(1, 4), torch.ones(1, 4))
 
 
-def test_the_trained_model_is_the_one_that_was_measured():
-    model, stored = trained(), data.result("trained")
+@pytest.mark.parametrize("name, side", [("trained", 4), ("trained_fine", 7)])
+def test_the_trained_models_are_the_ones_that_were_measured(name, side):
+    model, stored = trained(name), data.result(name)
     assert not model.training
     assert model.config == ViTConfig(**stored["config"]["model"])
     assert sum(p.numel() for p in model.parameters()) == stored["result"]["parameters"]
     assert stored["result"]["test_accuracy"] > 0.89
-    file = Path(__file__).parents[1] / "book" / "results" / "trained.safetensors"
+    file = Path(__file__).parents[1] / "book" / "results" / f"{name}.safetensors"
     assert file.stat().st_size < 1_500_000
     with record_attention(model) as maps:
         assert model(torch.zeros(2, 1, 28, 28)).isfinite().all()
-    assert len(maps) == 4 and attention_distance(maps, 4).shape == (4, 4)
+    assert len(maps) == 4 and attention_distance(maps, side).shape == (4, 4)
 
 
 def test_without_the_file_it_says_how_to_make_it(monkeypatch):
     monkeypatch.setattr(Path, "is_file", lambda self: False)
-    with pytest.raises(FileNotFoundError, match="python -m experiments trained"):
+    with pytest.raises(FileNotFoundError, match="python -m experiments trained$"):
         trained()
+    with pytest.raises(FileNotFoundError, match="no trained_fine.safetensors .* python -m experiments trained_fine"):
+        trained("trained_fine")

@@ -14,19 +14,20 @@ from vitnb.vit import ViT
 from vitnb.weights import load
 
 
-def trained() -> ViT:
-    """Load the ViT that the book trained on Fashion-MNIST, in eval mode.
+def trained(name: str = "trained") -> ViT:
+    """Load a ViT that the book trained on Fashion-MNIST, in eval mode.
 
-    data.result("trained") holds how well it does, and how it was made.
+    "trained" has patches of 7 x 7, "trained_fine" is the same with patches of 4 x 4.
+    data.result(name) holds how well it does, and how it was made.
 
     Raises: FileNotFoundError if the file is not there.
     """
     here = Path(__file__).parent
     folders = [here / "results", here.parent / "book" / "results"]  # installed, or in the repository
     for folder in folders:
-        if (folder / "trained.safetensors").is_file():
-            return load(folder / "trained.safetensors")
-    raise FileNotFoundError("no trained.safetensors among the results: make it with python -m experiments trained")
+        if (folder / f"{name}.safetensors").is_file():
+            return load(folder / f"{name}.safetensors")
+    raise FileNotFoundError(f"no {name}.safetensors among the results: make it with python -m experiments {name}")
 
 
 def rollout(maps: Sequence[Tensor]) -> Tensor:

@@ -653,61 +653,60 @@ QUIZZES = {
     ],
     "11": [
         Question(
-            "In the last layer the cls token gives most of its attention to the patch with the heel. What has been "
+            "In the last layer the cls token gives most of its attention to one patch of the boot. What has been "
             "measured?",
             {
-                "That the answer depends on the heel more than on any other patch.": (
-                    "That is a claim about cause, and it needs a deletion and a control. A large weight may take a "
-                    "value that contributes nothing: “Attention is not an explanation” has the numbers."
+                "That the answer depends on this patch more than on any other.": (
+                    "That is a claim about cause, and it needs a deletion. In “The test: delete a patch”, the patch "
+                    "with the most attention was not the one whose removal lowered the logit most."
                 ),
-                "What cls reads there, from a token that already holds what other patches gave it.": (
-                    "The weight is a fact about reading, one layer long. By the last layer every token has taken in "
+                "What cls reads there, from a token that already contains what other patches gave it.": (
+                    "The weight is a fact about reading, in one layer. By the last layer every token has taken in "
                     "others, and whether the answer needs this one is another question."
                 ),
-                "Nothing: attention maps are as good as random.": (
-                    "The maps of this network differ from those of the untrained one: its heads are selective, as "
-                    "“Layers and heads” counts, and its rollout agrees more with deletions."
+                "Nothing: the attention maps of a trained network are as good as random.": (
+                    "They differ from those of the random network: the trained heads are selective, and rollout of "
+                    "the trained network agrees with the deletions. See “Which map predicts the deletions?”."
                 ),
             },
-            right="What cls reads there, from a token that already holds what other patches gave it.",
+            right="What cls reads there, from a token that already contains what other patches gave it.",
+        ),
+        Question(
+            "A map agrees well with the effects of painting patches black. Does it tell you something about what the "
+            "network has learned?",
+            {
+                "Yes: a map that knew nothing of the network would have a rank correlation of 0.": (
+                    "Brightness knows nothing of the network, and here it agreed best, because painting a black patch "
+                    "black deletes nothing. See “Which map predicts the deletions?”."
+                ),
+                "No: attention has nothing to do with what deletions do.": (
+                    "For removed tokens, the trained network's rollout agrees with the effects, far more than the "
+                    "random network's does. See “Which map predicts the deletions?”."
+                ),
+                "That is open until brightness, place and a random network's map have been tried.": (
+                    "Each of these controls can agree with deletions for a dull reason. A correlation means something "
+                    "only beside its controls."
+                ),
+            },
+            right="That is open until brightness, place and a random network's map have been tried.",
         ),
         Question(
             "In the trained network's position table, neighbouring places are hardly more alike than distant ones. "
             "What does that mean for the model?",
             {
-                "By itself, nothing: names need not look alike to be used.": (
-                    "Sixteen nearly orthogonal vectors are sixteen names that nobody can mix up. To see whether "
-                    "the model uses them, exchange them and watch the accuracy."
+                "By itself, nothing: vectors need not resemble each other to be used.": (
+                    "Nearly orthogonal vectors are names that nobody can mix up. To see whether the model uses them, "
+                    "exchange them and watch the accuracy."
                 ),
                 "It has learned nothing about positions.": (
-                    "Exchange the rows of the table, and the accuracy falls from 92 % to 18 %. What cannot be seen in "
-                    "the table is in the matrices that read it; see “The position table”."
+                    "Exchange the rows of the table, and most of the accuracy is lost: see “The test again: ablate”. "
+                    "What cannot be seen in the table is in the matrices that read it."
                 ),
                 "The table can be left out, or its rows exchanged, at little cost.": (
-                    "Both cost a lot: “Cut a head, drop the positions” loses 68 points without the vectors and 76 with "
-                    "the rows exchanged, while all heads of one layer cost less than 10."
+                    "Both cost far more than all heads of any one layer did, as “The test again: ablate” measures."
                 ),
             },
-            right="By itself, nothing: names need not look alike to be used.",
-        ),
-        Question(
-            "The ranks of a map agree with the effects of painting patches black: a correlation of 0.40. Does the map "
-            "tell you something about this image?",
-            {
-                "Yes: without any knowledge of the image it would be 0.": (
-                    "Clothes stand in the middle, so the mean effect in all other images, which has not looked at "
-                    "this one, reaches 0.38. See the lines of the place in “Delete a patch, watch the answer”."
-                ),
-                "No: attention has nothing to do with what deletions do.": (
-                    "For gray patches and removed tokens, the trained network's rollout agrees with what is particular "
-                    "to an image, clearly more than a random network's. See “Delete a patch, watch the answer”."
-                ),
-                "That is open until the place, the brightness and a random network's map were tried.": (
-                    "Brightness reaches 0.56 here without any network, because painting a black patch black deletes "
-                    "nothing. A correlation means something only beside its controls."
-                ),
-            },
-            right="That is open until the place, the brightness and a random network's map were tried.",
+            right="By itself, nothing: vectors need not resemble each other to be used.",
         ),
     ],
     "12": [

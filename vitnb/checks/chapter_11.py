@@ -1,4 +1,4 @@
-"""Exercises of chapter 11: following attention back, a head by hand, a hidden map, what a map cannot see, rollout."""
+"""Exercises of chapter 11: following attention back, rollout, a hidden map, what a map cannot show, deletion."""
 
 import random
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitnb import clinic
-from vitnb.checks.engine import Wrong, call, close, exercise, fresh, number, tensor_like, yes_or_no
+from vitnb.checks.engine import Wrong, call, close, exercise, fresh, number, yes_or_no
 from vitnb.checks.kinds import compute, judge, parts, predict
 from vitnb.clinic import attend
 from vitnb.inspection import rollout
@@ -22,79 +22,71 @@ def _follow(layers: list[list[int]], token: int) -> int:
 SOURCE_MISTAKES: dict[str, Callable[[list[list[int]], int], int]] = {
     "You start with the first layer: that is the product in the wrong order. What acts last is read first.": _follow,
     "That is what the last layer alone says; by then, that token holds the content of another.": (
-        lambda heard, token: heard[-1][token]
+        lambda attended, token: attended[-1][token]
     ),
-    "That is the token itself, as if only the residual path were left.": lambda heard, token: token,
+    "That is the token itself, as if only the residual connection were left.": lambda attended, token: token,
 }
 
 
 @exercise(
     "11.1",
-    "source(heard, token)",
-    "Begin where the answer is: which token does `token` hear in the last layer? And what had that one taken in, one "
-    "layer before?",
+    "source(attended, token)",
+    "Begin where the answer is: which token does `token` attend to in the last layer? And what had that one taken in, "
+    "one layer before?",
     "Go through the layers from the last to the first, and keep one number: the token at which you have arrived.",
     SOURCE_MISTAKES,
 )
 def _source(answer: Callable) -> str:
     draw, cases = random.Random(), []
     for T, L in [(3, 3), (6, 4), (5, 1), (9, 6)] * 6:
-        heard, token = [[draw.randrange(T) for _ in range(T)] for _ in range(L)], draw.randrange(T)
-        cases.append((heard, token, number(call(answer, heard, token))))
+        attended, token = [[draw.randrange(T) for _ in range(T)] for _ in range(L)], draw.randrange(T)
+        cases.append((attended, token, number(call(answer, attended, token))))
     missed = [case for case in cases if case[2] != _follow(case[0][::-1], case[1])]
     if missed:
-        heard, token, said = min(missed, key=lambda case: len(case[0][0]))
-        start = f"For {heard} and token {token}" if len(heard[0]) == 3 else f"With {len(heard)} layers"
+        attended, token, said = min(missed, key=lambda case: len(case[0][0]))
+        start = f"For {attended} and token {token}" if len(attended[0]) == 3 else f"With {len(attended)} layers"
         mistakes = [message for message, rule in SOURCE_MISTAKES.items() if all(s == rule(h, t) for h, t, s in cases)]
         hand = "Follow it with a finger: from the last layer to the first, one token at a time."
         raise Wrong(f"{start} you say {said:g}. {(mistakes or [hand])[0]}")
     return f"{len(cases)} paths through 1 to 6 layers of 3 to 9 tokens."
 
 
-@exercise(
+def _from_the_end(maps: list[Tensor]) -> Tensor:
+    return reduce(lambda total, step: total @ step, attend.steps(maps)[::-1])
+
+
+def _without_keepdim(maps: list[Tensor]) -> Tensor:
+    """Divide down the columns; as every row of step sums to 2, this does no harm."""
+    steps = [weights.mean(1) + torch.eye(weights.shape[-1]) for weights in maps]
+    return attend.chained([step / step.sum(-1)[:, None, :] for step in steps])
+
+
+ROLLOUTS = {
+    "the package's": rollout,
+    "from the first layer to the last": lambda maps: attend.chained(attend.steps(maps)),
+    "from the last layer to the first": _from_the_end,
+    "without keepdim": _without_keepdim,
+}
+
+
+def _which_rollouts(rejected: list[str], missed: list[str]) -> str:
+    shape = "Does it look at the shape only? " if len(missed) == len(clinic.of(rollout)) else ""
+    return shape + ("There is more than one right way to write it; allow for rounding." if rejected else "")
+
+
+judge(
     "11.2",
-    "head_of_distance(rows, cols, distance)",
-    "You know two heads whose distance is easy: one that looks at itself, and one that hears all alike. What is the "
-    "distance of a head that is half the one and half the other?",
-    "A mean distance is linear in the map. So mix the two maps; the share follows from the distance of `all alike` on "
-    "this grid, which you have to compute.",
+    "is_rollout(function)",
+    "Make random maps whose rows sum to 1, with several heads, images and layers. For which network is rollout "
+    "exact? You can run that network.",
+    "Send tokens with a few features through the layers: each layer returns half of the token and half of the mean of "
+    "what it attends to. What must the function's matrix do with the tokens that you started with?",
+    right=ROLLOUTS,
+    wrong=clinic.of(rollout),
+    one="a rollout that",
+    more=_which_rollouts,
+    accepted="it accepts {right} right implementations and sees through {wrong} wrong ones.",
 )
-def _head(answer: Callable) -> str:
-    for rows, cols, share in ((4, 4, 0.5), (3, 5, 0.8), (5, 2, 0.0), (2, 6, 1.0), (4, 3, 0.1)):
-        N, apart = rows * cols, _apart(rows, cols)
-        distance = share * apart.mean().item()
-        A = call(answer, rows, cols, distance)
-        A = tensor_like(A.float() if isinstance(A, Tensor) else A, torch.zeros(N, N))  # double is as good
-        case = f"On a grid of {rows} x {cols} and for a distance of {distance:.2f},"
-        if A.min() < -1e-6:
-            raise Wrong(f"{case} you have a weight of {A.min():.2g}: a softmax gives none below 0.")
-        sums = A.sum(dim=1)
-        if not close(sums, torch.ones(N), 1e-4):
-            sideways = " Your columns do." if close(A.sum(dim=0), torch.ones(N), 1e-4) else ""
-            raise Wrong(f"{case} your rows sum to {sums.min():.2f} up to {sums.max():.2f}, not to 1.{sideways}")
-        got = (A * apart).sum(dim=1).mean().item()
-        if abs(got - distance) > 1e-3:
-            raise Wrong(f"{case} your head has {got:.2f}. {_head_mistake(A, got, distance, rows, cols)}")
-    return "5 grids, distances from 0 to all alike."
-
-
-def _apart(rows: int, cols: int, p: float = 2) -> Tensor:
-    places = torch.cartesian_prod(torch.arange(rows), torch.arange(cols)).float()  # (N, 2)
-    return torch.cdist(places, places, p)  # (N, N)
-
-
-def _head_mistake(A: Tensor, got: float, distance: float, rows: int, cols: int) -> str:
-    if close(A, torch.full_like(A, 1 / len(A))):
-        return "It hears all alike, whatever distance is asked for."
-    swapped = (A * _apart(cols, rows)).sum(dim=1).mean().item()
-    if rows != cols and abs(swapped - distance) < 1e-3:
-        return "It would be right on a grid with rows and columns exchanged."
-    if got < 1e-6 < distance:
-        return "It looks only at itself."
-    steps = (A * _apart(rows, cols, p=1)).sum(dim=1).mean().item()
-    if abs(steps - distance) < 1e-3:
-        return "It would be right if one had to walk along rows and columns: distances are straight lines."
-    return "How far does a head look that hears all alike on this grid? It is not the same on every grid."
 
 
 def _maps(split: Callable = attend.split_heads, mix: Callable = attend.MIX, bias: bool = True) -> Callable:
@@ -138,13 +130,13 @@ compute(
     "F.linear with the layer's own weight and bias gives queries, keys and values side by side. From there it is the "
     "cell of this chapter that made the map by hand.",
     "Heads share the features: each has D/h of them, next to each other. The root is of that width, and the softmax "
-    "runs over the tokens that are asked.",
+    "runs over the tokens that are attended to.",
     cases=_layers_and_tokens,
     reference=lambda layer, x: layer(x, x, x, average_attn_weights=False)[1],  # (B, h, T, T)
     before=_one_map_a_head,
     mistakes={
         "You return the scores before the softmax.": _maps(mix=attend.no_softmax),
-        "Your softmax runs over the tokens that ask: the columns sum to 1, not the rows.": (
+        "Your softmax runs over the tokens that attend: the columns sum to 1, not the rows.": (
             _maps(mix=attend.softmax_over_queries)
         ),
         "You divide by the root of D = {D}: the dot product has only D/h = {d} terms.": (
@@ -199,7 +191,7 @@ predict(
     "A map is softmax(q k / root of d): which of the changes reach q or k at all? And what does the softmax do with a "
     "row to which the same number is added everywhere?",
     "Write q + s or k + s into the dot product and multiply out. One of the terms that appear is the same for all "
-    "tokens that are asked, the other is not.",
+    "tokens that are attended to, the other is not.",
     truth=lambda: CHANGES,
     read=lambda value: tuple(map(yes_or_no, parts(value, 2, "a pair (map, output) of True or False"))),
     advice=_what_moves,
@@ -207,39 +199,64 @@ predict(
 )
 
 
-def _from_the_end(maps: list[Tensor]) -> Tensor:
-    return reduce(lambda total, step: total @ step, attend.steps(maps)[::-1])
+def _tokens_and_orders() -> list[tuple[Tensor, Tensor, int]]:
+    """Tokens of several images, an order of the patches for each, and how many of them go."""
+    return [
+        (fresh(B, 1 + N, D), torch.stack([torch.randperm(N) for _ in range(B)]), k)
+        for B, N, D, k in ((3, 9, 4, 2), (2, 12, 5, 7), (4, 6, 3, 3), (3, 8, 2, 0), (2, 7, 3, 6))
+    ]
 
 
-def _without_keepdim(maps: list[Tensor]) -> Tensor:
-    """Divide down the columns; as every row of step sums to 2, this does no harm."""
-    steps = [weights.mean(1) + torch.eye(weights.shape[-1]) for weights in maps]
-    return attend.chained([step / step.sum(-1)[:, None, :] for step in steps])
+def _without(tokens: Tensor, order: Tensor, k: int) -> Tensor:
+    rows = [[0] + [1 + n for n in range(len(row)) if n not in row[:k]] for row in order.tolist()]
+    return torch.stack([image[row] for image, row in zip(tokens, rows, strict=True)])
 
 
-ROLLOUTS = {
-    "the package's": rollout,
-    "from the first layer to the last": lambda maps: attend.chained(attend.steps(maps)),
-    "from the last layer to the first": _from_the_end,
-    "without keepdim": _without_keepdim,
-}
+def _with_cls(tokens: Tensor, places: Tensor) -> Tensor:
+    """The cls token, and the tokens at these places of each image."""
+    places = torch.cat([torch.zeros(len(places), 1, dtype=places.dtype), places], dim=1)
+    return tokens[torch.arange(len(places))[:, None], places]
 
 
-def _which_rollouts(rejected: list[str], missed: list[str]) -> str:
-    shape = "Does it look at the shape only? " if len(missed) == len(clinic.of(rollout)) else ""
-    return shape + ("There is more than one right way to write it; allow for rounding." if rejected else "")
+def _zeroed(tokens: Tensor, order: Tensor, k: int) -> Tensor:
+    return tokens.scatter(1, 1 + order[:, :k, None].expand(-1, -1, tokens.shape[2]), 0.0)
 
 
-judge(
+def _fewer_tokens(result: object, wanted: Tensor, tokens: Tensor, order: Tensor, k: int) -> None:
+    if not isinstance(result, Tensor) or result.ndim != 3:
+        return
+    if k and result.shape == tokens.shape and close(result, _zeroed(tokens, order, k)):
+        raise Wrong("You replace the tokens by zeros, and then others still attend to them: take them out.")
+    if k and result.shape[1] == k + 1 and k != order.shape[1] - k:
+        raise Wrong(f"You return {k + 1} tokens: cls and the {k} patches that should go. The others are wanted.")
+    if result.shape[1] == wanted.shape[1] - 1:
+        raise Wrong("You return one token too few: is cls still there?")
+
+
+compute(
     "11.5",
-    "is_rollout(function)",
-    "Make random maps whose rows sum to 1, with several heads, pictures and layers. For which network is rollout "
-    "exact? You can run that network.",
-    "Send tokens with a few features through the layers, half of each layer the tokens, half what they hear. What "
-    "must the function's matrix do with the tokens that you started with?",
-    right=ROLLOUTS,
-    wrong=clinic.of(rollout),
-    one="a rollout that",
-    more=_which_rollouts,
-    accepted="it accepts {right} right implementations and sees through {wrong} wrong ones.",
+    "without(tokens, order, k)",
+    "order[:, k:] holds the patches that stay. Where in `tokens` is patch n?",
+    "Sort what stays, add 1 for the cls token, put a column of zeros in front, and index the tokens of each image "
+    "with its own row: tokens[torch.arange(B)[:, None], rows].",
+    cases=_tokens_and_orders,
+    reference=_without,
+    before=_fewer_tokens,
+    mistakes={
+        "Patch n is token n + 1, because cls stands in front: you take the neighbour out.": (
+            lambda tokens, order, k: _with_cls(tokens[:, :-1], order[:, k:].sort(dim=1).values)
+        ),
+        "You take the last k patches of the order out, the least important ones.": (
+            lambda tokens, order, k: _with_cls(tokens, 1 + order[:, : order.shape[1] - k].sort(dim=1).values)
+        ),
+        "Every image loses the patches of the first image: each has its own row of order.": (
+            lambda tokens, order, k: _without(tokens, order[:1].expand_as(order), k)
+        ),
+        "The right patches stay, but in the order of the map. The model would not mind, because attention sees no order "
+        "and the positions were added before; sort them all the same.": (
+            lambda tokens, order, k: _with_cls(tokens, 1 + order[:, k:])
+        ),
+    },
+    otherwise="These are not cls and the patches that stay, in their old order. Try one image with three patches.",
+    right="5 batches with 6 to 12 patches, of which 0 to 7 went.",
 )
