@@ -172,7 +172,9 @@ def assert_drawn(figure, maps, token, layer, column, net=0):
     assert opacity == pytest.approx((0.88 * (row / full).clamp(max=1)).tolist(), abs=1e-3)
     words = figure.locator(".vf-attended").nth(net).locator("text").all_text_contents()
     assert words[0].startswith("cls ")
-    assert [float(word.removeprefix("cls ")) for word in words] == pytest.approx((100 * row).tolist(), abs=0.51)
+    assert len(words) == T or (T > 20 and len(words) == 1)  # on a phone, 49 cells have no room for numbers
+    written = [float(word.removeprefix("cls ")) for word in words]
+    assert written == pytest.approx((100 * row[: len(words)]).tolist(), abs=0.51)
 
     root, table = figure.locator(".vf").first.element_handle(), figure.locator(".vf-heads").nth(net)
     assert table.locator("[data-chosen]").evaluate_all(f"maps => maps.map({COLUMN})") == [[layer, column]]

@@ -252,8 +252,8 @@ compute(
         "Every image loses the patches of the first image: each has its own row of order.": (
             lambda tokens, order, k: _without(tokens, order[:1].expand_as(order), k)
         ),
-        "The right patches stay, but in the order of the map. The model would not mind, because attention sees no order "
-        "and the positions were added before; sort them all the same.": (
+        "The right patches stay, but in the order of the map. The model would not mind, because attention sees no "
+        "order and the positions were added before; sort them all the same.": (
             lambda tokens, order, k: _with_cls(tokens, 1 + order[:, k:])
         ),
     },
