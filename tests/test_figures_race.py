@@ -282,9 +282,15 @@ def test_images_by_choice(live, site):
 
 def test_by_touch_on_a_phone(live):
     figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
+    plots = figure.locator(".tr-curves")
+    expect(figure.locator("[data-state=fails] span")).to_be_visible()
+    assert not any(words.is_visible() for words in figure.locator("[data-state=passes] span").all())
+    expect(plots).to_be_hidden()  # no empty axes before a race
+    assert figure.bounding_box()["height"] < 844  # one screen
     figure.get_by_text("yours", exact=True).first.tap()
     figure.get_by_role("button", name="Train", exact=True).tap()
     verdict(figure)
+    expect(plots).to_be_visible()
     assert_fits_a_phone(page, watch)
     assert_follows_the_theme(figure, page)
 
