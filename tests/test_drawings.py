@@ -38,6 +38,7 @@ ALL = {
     "cls_way": drawings.cls_way,
     "windows": drawings.windows,
     "training_loop": drawings.training_loop,
+    "data_parallel": drawings.data_parallel,
     "whole_model": drawings.whole_model,
     "whole_model of ViT-B/16": partial(drawings.whole_model, "vit", ViTConfig.vit_b_16()),
     **{f"whole_model {part}": partial(drawings.whole_model, part) for part in drawings.PARTS},

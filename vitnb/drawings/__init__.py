@@ -28,6 +28,7 @@ The drawings, with what they need:
     cls_way()                       where the cls token goes
     windows()                       Swin's windows, their shift, the rolled image
     training_loop()                 batch, logits, loss, gradients, step
+    data_parallel()                 shares of a batch, copies of the model, the mean of their gradients
 
 The language. A kind of thing has its colour, and an edge or a mark besides:
 
@@ -52,7 +53,7 @@ from vitnb.drawings.language import legend
 from vitnb.drawings.map import PARTS, whole_model
 from vitnb.drawings.overview import overview
 from vitnb.drawings.windows import windows
-from vitnb.drawings.wiring import blocks, cls_way, training_loop
+from vitnb.drawings.wiring import blocks, cls_way, data_parallel, training_loop
 
 __all__ = [
     "PARTS",
@@ -61,6 +62,7 @@ __all__ = [
     "attention",
     "blocks",
     "cls_way",
+    "data_parallel",
     "heads",
     "in_page",
     "legend",

@@ -1,4 +1,4 @@
-"""How the layers are wired: the two blocks, the way of the cls token, the loop of training, and the whole model."""
+"""How things are wired: the two blocks, the way of the cls token, the loop of training, one or several devices."""
 
 from vitnb import data
 from vitnb.drawings._sheet import Drawing, Place, Sheet
@@ -239,4 +239,61 @@ def _loop_narrow() -> Sheet:
     sheet.arrow((far, box.y - 4), (far, 106))
     sheet.lines(far, 78, ["the next", "batch"], 11.5, colour="soft")
     sheet.arrow((far - 34, 78), (146, 78))
+    return sheet
+
+
+def data_parallel() -> Drawing:
+    """Draw one step of data parallel training: shares of a batch, copies of the model, the mean of the gradients."""
+    alt = (
+        "One step of data parallel training with two processes. A batch is divided into two equal shares. Each process "
+        "has its own copy of the model and computes the gradient of its share. The two gradients are averaged, "
+        "and both copies take the same step with the mean, so they stay equal."
+    )
+    return Drawing(alt, _data_parallel)
+
+
+def _data_parallel(wide: bool) -> Sheet:
+    return _processes_wide() if wide else _processes_narrow()
+
+
+def _processes_wide() -> Sheet:
+    sheet, middle = Sheet(720, 308), 154
+    _images(sheet, 22, middle - 48, 80)
+    sheet.text(70, middle - 70, "batch", weight=700)
+    sheet.text(70, middle + 66, "(B, C, H, W)", "soft", 12, mono=True)
+    back = dict(colour="mark", width=2.2)
+    for number, y in enumerate((74, 242)):
+        process = sheet.rect(Place(232, y - 56, 322, 100), None, "line", rx=8)
+        sheet.text(process.right - 12, process.y + 15, f"process {number}", "soft", 12, "end")
+        share = ((124, middle - 14 + 28 * number), (160, middle - 14 + 28 * number), (160, y), (250, y))
+        sheet.arrow(*share)
+        sheet.text(196, y - 14, "(B/2, …)", "soft", 12, mono=True)
+        model = sheet.box(Place(254, y - 26, 104, 52), "model", "token", 15)
+        sheet.arrow((model.right + 4, y), (426, y))
+        sheet.box(Place(430, y - 22, 106, 44), "gradient", "norm", 14)
+        toward = 20 if number else -20
+        sheet.arrow((540, y), (628, y), (628, middle + toward))
+        sheet.arrow((594, middle), (model.cx, middle), (model.cx, y + (-30 if number else 30)), **back)
+    sheet.box(Place(598, middle - 16, 60, 32), "mean", "norm", 14)
+    sheet.text(446, middle - 14, "the same step", "mark", 12)
+    return sheet
+
+
+def _processes_narrow() -> Sheet:
+    sheet, middle = Sheet(344, 440), 172
+    _images(sheet, middle - 38, 34, 60)
+    sheet.text(middle, 18, "batch (B, C, H, W)", weight=700, size=12)
+    back = dict(colour="mark", width=2.2)
+    for number, x in enumerate((88, 256)):
+        process = sheet.rect(Place(x - 64, 150, 128, 186), None, "line", rx=8)
+        sheet.text(process.x + 6, 164, f"process {number}", "soft", 10.5, "start")
+        sheet.arrow((middle - 12 + 24 * number, 116), (middle - 12 + 24 * number, 132), (x, 132), (x, 178))
+        sheet.text(x - 6 if number == 0 else x + 6, 118, "(B/2, …)", "soft", 11, mono=True)
+        model = sheet.box(Place(x - 44, 182, 88, 48), "model", "token", 14)
+        sheet.arrow((x, model.bottom + 4), (x, 276))
+        sheet.box(Place(x - 46, 280, 92, 40), "gradient", "norm", 13)
+        sheet.arrow((x, 324), (x, 386), (middle + (34 if number else -34), 386))
+        sheet.arrow((middle, 366), (middle, model.cy), (model.x - 4 if number else model.right + 4, model.cy), **back)
+    sheet.box(Place(middle - 30, 370, 60, 32), "mean", "norm", 13)
+    sheet.text(middle, 424, "the same step goes back to both", "mark", 11.5)
     return sheet
