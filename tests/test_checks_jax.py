@@ -161,7 +161,7 @@ def heads_in_another_order(attention):
 wrong("jax.3", "query.kernel is not right. It looks like PyTorch's weight without its transpose")(
     lambda a: stock(a, lambda w: w.reshape(a.embed_dim, a.num_heads, -1))
 )
-wrong("jax.3", "query.kernel is not right. It looks like heads cut the other way round")(
+wrong("jax.3", "query.kernel is not right. It looks like heads split the other way round")(
     lambda a: stock(a, lambda w: w.T.reshape(a.embed_dim, -1, a.num_heads).swapaxes(1, 2))
 )
 wrong("jax.3", "query.kernel is not right. It looks like that of key")(lambda a: stock(a, order=(1, 0, 2)))
@@ -169,7 +169,7 @@ wrong("jax.3", "key.kernel is not right. It looks like that of value")(lambda a:
 wrong("jax.3", "out.kernel is not right. It looks like PyTorch's weight without its transpose")(
     lambda a: stock(a, out=lambda w: w.reshape(a.num_heads, -1, a.embed_dim))
 )
-wrong("jax.3", "out.kernel is not right. It looks like heads cut the other way round")(
+wrong("jax.3", "out.kernel is not right. It looks like heads split the other way round")(
     lambda a: stock(a, out=lambda w: w.T.reshape(-1, a.num_heads, a.embed_dim).swapaxes(0, 1))
 )
 wrong("jax.3", "only their places")(lambda a: stock(a, lambda w: 2 * w.T.reshape(a.embed_dim, a.num_heads, -1)))

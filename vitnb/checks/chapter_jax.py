@@ -191,13 +191,13 @@ def _first_wrong(stock: Any, attention: MultiHeadAttention) -> str:
             looks = {
                 "right": w.T.reshape(h, d, D),
                 "PyTorch's weight without its transpose": w.reshape(h, d, D),
-                "heads cut the other way round, (D/h, h) instead of (h, D/h)": w.T.reshape(d, h, D).swapaxes(0, 1),
+                "heads split the other way round, (D/h, h) instead of (h, D/h)": w.T.reshape(d, h, D).swapaxes(0, 1),
             }
         else:
             looks = {
                 "right": w.T.reshape(D, h, d),
                 "PyTorch's weight without its transpose": w.reshape(D, h, d),
-                "heads cut the other way round, (D/h, h) instead of (h, D/h)": w.T.reshape(D, d, h).swapaxes(1, 2),
+                "heads split the other way round, (D/h, h) instead of (h, D/h)": w.T.reshape(D, d, h).swapaxes(1, 2),
                 **{f"that of {PARTS[i]}": weights[i].T.reshape(D, h, d) for i in range(3) if i != place},
             }
         if kernel.shape != looks["right"].shape:
