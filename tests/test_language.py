@@ -13,7 +13,7 @@ from vitnb.quizzes import QUIZZES
 ROOT = Path(__file__).resolve().parents[1]
 
 # Still to be rewritten: their notebooks, solutions, quizzes, decks, messages of their checks. Only ever shrink it.
-LATER = {"jax"}
+LATER: set[str] = set()
 LATER_FIGURES = {"pool_explorer"}  # of chapter 07
 
 # What is not said: the term that is, and in which words around it the same letters mean something else.
