@@ -573,7 +573,7 @@ SEEDS = {
         cell("jax:twenty-run", r"fashion_mnist"),
         result("jax_step", "96/16 512x2"),
     ],
-    "1 discussion: against a CNN": [cell(f"{RECIPES}:cnn-figure", r"errorbar|spread|plot"), result("cnn", "CNN")],
+    "1 discussion: against a CNN": [cell(f"{RECIPES}:cnn-figure", r"errorbar|plot"), result("cnn", "CNN")],
     "1 discussion: equivariance and locality": [cell(f"{POSITIONS}:afb64289", r"equivariant")],
     "1 discussion: DeiT": [source("touvron2021training", VIT)],
     "1 discussion: quadratic in tokens": [cell(f"{PATCHES}:728675d8", r"return N, N\*\*2")],

@@ -34,7 +34,7 @@ def use_style() -> None:
     )
 
 
-def pictures(images: Tensor, titles: Sequence[str] = (), columns: int = 8, size: float = 1.1) -> list[Axes]:
+def show_images(images: Tensor, titles: Sequence[str] = (), columns: int = 8, size: float = 1.1) -> list[Axes]:
     """Show images (B, C, H, W) side by side, a title above each.
 
     C is 1 (gray) or 3 (colour); values from 0 to 1, or uint8.
@@ -73,7 +73,7 @@ def patch_grid(axis: Axes, image: Tensor, patch_size: Size, numbers: bool = True
         axis.text(x, y, str(n), color="white", ha="center", va="center", fontsize=8, bbox=box)
 
 
-def spread(axis: Axes, xs: Sequence[float], runs: Sequence[Sequence[float]], label: str, color: str) -> None:
+def mean_and_range(axis: Axes, xs: Sequence[float], runs: Sequence[Sequence[float]], label: str, color: str) -> None:
     """Draw the mean of several runs (seeds) over xs, and the band from the lowest to the highest."""
     values = torch.tensor(runs, dtype=torch.float64)  # (seeds, points)
     axis.plot(xs, values.mean(0), color=color, label=f"{label} (n={len(values)})")

@@ -71,7 +71,7 @@ class RecipeExplorer(Figure):
         figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2))
         for arm, colour in ((0, plots.COLORS[0]), (self.change, plots.COLORS[1])):
             xs, curves = self._curves(arm)
-            plots.spread(left, xs, curves.tolist(), self.arms[arm], colour)
+            plots.mean_and_range(left, xs, curves.tolist(), self.arms[arm], colour)
         left.set(xlabel="epoch" if self.view else "step", ylabel=VIEWS[self.view])
         left.legend(fontsize=8)
         final = 100 * self.accuracies()
