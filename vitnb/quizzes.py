@@ -526,8 +526,8 @@ QUIZZES = {
                     "does."
                 ),
                 "Little, while another count would have proved them different.": (
-                    "Equal counts are necessary and not enough. An unequal one is proof, and “One layer too many: a "
-                    "detective story” reads off the difference which part is wrong."
+                    "Equal counts are necessary and not enough. An unequal one is proof, and “Optional: one layer too "
+                    "many” reads off the difference which part is wrong."
                 ),
             },
             right="Little, while another count would have proved them different.",
@@ -545,8 +545,8 @@ QUIZZES = {
                     "ignores its images passes this test."
                 ),
                 "Both freshly built models give the same logits.": (
-                    "torchvision starts its head at zero, and behind such a head any model gives these logits: "
-                    "“Other people's weights” calls it equal and worth nothing."
+                    "torchvision starts its head at zero, and behind such a head any model gives these logits, as "
+                    "“Other people's weights” shows."
                 ),
                 "Both give the same logits with random values in every parameter.": (
                     "Random values everywhere leave no zero or one behind which a mistake could hide, and the logits "
