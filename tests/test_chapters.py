@@ -6,7 +6,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 import yaml
+
+import vitnb
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = yaml.safe_load((ROOT / "_toc.yml").read_text())["parts"]
@@ -113,6 +116,19 @@ def test_what_is_marked_as_new_is_not_in_the_version_before(name, title, before)
     known = definitions(name, skip="remove-cell")
     marked = {code for code, new in lines(known[title][1]) if new}
     assert marked and not marked & {code for code, _ in lines(known[before][1])}
+
+
+@pytest.mark.parametrize("kind, options", [("MLP", (48, 96)), ("PreNormBlock", (48, 6)), ("PostNormBlock", (48, 6))])
+def test_what_chapter_5_builds_is_what_the_book_uses(kind, options):
+    known = {"nn": torch.nn, "MultiHeadAttention": vitnb.MultiHeadAttention}
+    for name, (_, source) in definitions("05-pre-norm-post-norm").items():
+        if name in ("MLP", "Parts", "PreNormBlock", "PostNormBlock"):
+            exec(source, known)
+    theirs, ours, x = getattr(vitnb, kind)(*options), known[kind](*options), torch.randn(3, 17, 48)
+    for p in theirs.parameters():
+        torch.nn.init.normal_(p, std=0.3)  # fresh norms are all alike
+    ours.load_state_dict(theirs.state_dict())
+    assert torch.equal(ours(x), theirs(x))
 
 
 def test_the_legend_says_what_new_means():

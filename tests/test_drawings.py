@@ -34,6 +34,7 @@ ALL = {
     "position_heatmap": drawings.position_heatmap,
     "heads": drawings.heads,
     "split": drawings.split,
+    "block": drawings.block,
     "blocks": drawings.blocks,
     "cls_way": drawings.cls_way,
     "windows": drawings.windows,

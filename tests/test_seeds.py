@@ -643,7 +643,7 @@ SEEDS = {
     "3 class Transformer_Encoder_Block": [
         *PRE_NORM,
         cell(f"{BLOCKS}:1677b2d3", r"class NormaliseThenAdd"),
-        cell(f"{BLOCKS}:block-shifted", r"PostNormBlock"),
+        cell(f"{BLOCKS}:34b0ed02", r"PostNormBlock.*with_bug - post_norm"),
         cell(f"{BLOCKS}:aba28ddd", r"nn\.TransformerEncoderLayer"),
     ],
     "3 class ViT": [*WHOLE, cell(f"{VIT}:eb9325f1", r"def on_paper")],

@@ -24,6 +24,7 @@ The drawings, with what they need:
     simple_attention(x, row=1)      the same with nothing learned: x x^T, softmax, mix of x
     heads()                         split D into h heads, attend, merge
     split()                         the right split of the heads beside the wrong one
+    block()                         the pre-norm block, and what each of its parts is for
     blocks()                        pre-norm and post-norm, the residual stream as a thick line
     cls_way()                       where the cls token goes
     windows()                       Swin's windows, their shift, the rolled image
@@ -53,13 +54,14 @@ from vitnb.drawings.language import legend
 from vitnb.drawings.map import PARTS, whole_model
 from vitnb.drawings.overview import overview
 from vitnb.drawings.windows import windows
-from vitnb.drawings.wiring import blocks, cls_way, data_parallel, training_loop
+from vitnb.drawings.wiring import block, blocks, cls_way, data_parallel, training_loop
 
 __all__ = [
     "PARTS",
     "Drawing",
     "Sheet",
     "attention",
+    "block",
     "blocks",
     "cls_way",
     "data_parallel",

@@ -4,6 +4,48 @@ from vitnb import data
 from vitnb.drawings._sheet import Drawing, Place, Sheet
 
 
+def block() -> Drawing:
+    """Draw the pre-norm block alone, with what each of its parts is for."""
+    alt = (
+        "The pre-norm block, read from top to bottom. The tokens run down a thick line, the residual stream. Twice a "
+        "branch leaves it. On the first one, a norm brings every token to a steady size, and attention moves "
+        "information between tokens; on the second, another norm does the same, and an MLP makes new features in each "
+        "token. A plus sign adds the result of each branch to the stream, so what was there is kept."
+    )
+    return Drawing(alt, _block)
+
+
+NOTES = {
+    "norm": ("brings every token", "to a steady size"),
+    "attention": ("moves information", "between tokens"),
+    "mlp": ("makes new features", "in each token"),
+    "plus": ("adds the result and", "keeps what was there"),
+}
+
+
+def _block(wide: bool) -> Sheet:
+    sheet = Sheet(720, 464) if wide else Sheet(344, 480)
+    stream, x, w, notes, size = (190, 236, 120, 392, 14) if wide else (36, 66, 88, 172, 12.5)
+    sheet.stream((stream, 44), (stream, 376))
+    for y, layer in ((48, "attention"), (216, "mlp")):
+        _branch(sheet, stream, x, y, layer, w, True, size)
+        sheet.text(x + w / 2, y - 7, "first branch" if y == 48 else "second branch", "soft", 12 if wide else 11)
+        for part, at in (("norm", 37), (layer, 88), ("plus", 130)):
+            if wide:
+                sheet.text(notes, y + at, " ".join(NOTES[part]), size=14, anchor="start")
+            else:
+                sheet.lines(notes, y + at, NOTES[part], 12, anchor="start")
+    sheet.arrow((stream, 372), (stream, 396), colour="token", width=6)
+    sheet.text(stream, 24, "x", "token", 15, weight=700, mono=True)
+    sheet.text(stream + 12, 25, "(B, T, D)", "soft", 12 if wide else 10.5, "start", mono=True)
+    if wide:
+        sheet.lines(stream - 20, 196, ("residual", "stream"), 14, colour="token", anchor="end", weight=700)
+    lines = ("x = x + attention(norm1(x))", "x = x + mlp(norm2(x))")
+    for i, line in enumerate(lines):
+        sheet.text(stream - 22, 422 + 24 * i, line, size=14 if wide else 12.5, anchor="start", mono=True)
+    return sheet
+
+
 def blocks() -> Drawing:
     """Draw the pre-norm block and the post-norm block side by side; the thick line is the residual stream."""
     alt = (
