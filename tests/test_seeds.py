@@ -703,7 +703,7 @@ MISTAKES = {
     "1: positions of 0.01 against 1": [cell("jax:positions", r"torch\.randn.*initializers\.normal")],
     "1: a check that is fed zeros": [cell(f"{PATCHES}:a3d5fb81", r"scrambled")],
     "1: where dropout acts is not said": [cell(f"{VIT}:promises", r"1 \+ 12 \* 3")],
-    "3: attention over the batch": [cell(f"{HEADS}:2dac5ade", r"class Crossed")],
+    "3: attention over the batch": [cell(f"{HEADS}:2dac5ade", r"nn\.MultiheadAttention\(D, h\)")],
     "3: parameters made in forward": [cell(f"{POOLING}:9ba12eca", r"MadeInForward")],
     "3: one token for each place in the batch": [
         importable("vitnb.clinic.pool.OnePerPlace"),
