@@ -389,11 +389,11 @@ QUIZZES = {
                 ),
                 "Before training, no gradient reaches the first blocks.": (
                     "In a fresh stack, block 1 gets a larger gradient than block 36 in four of five seeds; see “The "
-                    "usual suspect: gradients”. The gradient is lost later, with the collapse."
+                    "usual suspect: gradients”. The gradient is lost afterwards."
                 ),
                 "Only the warm-up was missing: with it, the stacks learn.": (
-                    "At 36 blocks the warm-up delays the failure and does not prevent it: with it, three of five "
-                    "runs have collapsed by the end. See “First remedy: a warm-up”."
+                    "At 36 blocks the warm-up does not prevent the failure: three of five runs with it have "
+                    "collapsed by the end, and the two others fail as well. See “First remedy: a warm-up”."
                 ),
             },
             right="All images get nearly the same vector, so the head has nothing to tell apart.",
