@@ -47,6 +47,19 @@ def test_a_folded_solution_is_the_one_that_was_checked(name):
             assert body == checked.get(function), f"{function} is another one in the solutions"
 
 
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_an_answer_is_checked_below_the_heading_of_its_exercise(name):
+    heading, checked = "", []
+    for cell in cells(name):
+        if cell.cell_type == "markdown":
+            heading = ([heading] + re.findall(r"^### (Exercise .*)", cell.source, re.MULTILINE))[-1]
+            continue
+        for number in re.findall(r"\bcheck\(\s*\"(\w+\.\d+)\"", cell.source):
+            assert re.match(rf"Exercise {re.escape(number)}: \S", heading), f"check {number} stands below {heading!r}"
+            checked.append(number)
+    assert checked == sorted(set(checked), key=lambda number: int(number.split(".")[1])) and checked
+
+
 @pytest.mark.parametrize("name", NUMBERED)
 def test_a_title_begins_with_the_number_of_its_chapter(name):
     assert re.match(rf"# {int(name[:2])}\. \S", text(name).split("\n", 1)[1])

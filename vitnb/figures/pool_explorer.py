@@ -30,7 +30,7 @@ class PoolExplorer(Figure):
     tokens are averaged by. For a cls token they are its row in the attention
     of the last block, an approximation. Of several heads the mean is shown.
 
-    picture, pool and patch follow the reader's choice and move the figure when
+    `picture`, `pool` and `patch` follow the reader's choice and move the figure when
     they are set; all count from 0.
 
     Raises: TypeError or ValueError if models, images, names or classes are not as above.
