@@ -1,0 +1,231 @@
+"""Make an assignment from exercises of the book: a notebook to hand out, and one with the answers for the teacher.
+
+    python tools/assignment.py week3 3.1 3.2 4.3 --points 2 1 3 --out assignments
+
+The notebook to hand out has the texts, the skeletons and the instant checks, a
+Colab button and no answers. It is also a source notebook for nbgrader (and
+what reads its format): the cells that give points are locked and named. With
+--course FILE.py a teacher's own exercises join: vitnb.checks' own form, and
+TASKS, a dict from the exercise's number to its text in Markdown.
+"""
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import nbformat
+import notebooks
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from vitnb._files import replacing
+from vitnb.checks import engine
+from vitnb.grading import cli
+
+BOOK = notebooks.ROOT / "book"
+HEADING = re.compile(r"^### Exercise ([\w.]+)\b.*$", re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?://)([\w./-]*?)(\.ipynb|\.md)?(#[\w-]+)?\)")
+GRADER = '''"""nbgrader: autograde with as much time as a check may take."""
+c = get_config()
+c.ExecutePreprocessor.timeout = 90
+'''
+
+
+def chapters() -> Iterator[tuple[Path, NotebookNode, NotebookNode]]:
+    """Give each chapter that has solutions, and these."""
+    for path in sorted((BOOK / "solutions").glob("*.ipynb")):
+        yield BOOK / path.name, nbformat.read(BOOK / path.name, 4), nbformat.read(path, 4)
+
+
+def asked(cell: NotebookNode) -> str | None:
+    """The exercise that a cell of code hands to check."""
+    found = re.search(r"^(?:_ = |assert )?check\(\s*\"([\w.]+)\",", cell.source, re.MULTILINE)
+    return found[1] if found and cell.cell_type == "code" else None
+
+
+class Exercise:
+    """One exercise as the book has it: its text, its skeleton, its answer, and the code that it needs before."""
+
+    def __init__(self, number: str, text: str, skeleton: str, answer: str, before: list[str]):
+        self.number, self.text, self.skeleton, self.answer, self.before = number, text, skeleton, answer, before
+        self.slug = number.replace(".", "-")
+        self.call = re.search(r"check\(.*\)", skeleton, re.DOTALL)[0]
+        self.names = {
+            node.name for node in ast.parse(skeleton).body if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        }
+
+
+def find(number: str, home: str) -> Exercise:
+    """Return an exercise of the book.
+
+    Raises: ValueError if no chapter has it with a check.
+    """
+    for path, chapter, solutions in chapters():
+        skeleton = next((cell.source for cell in chapter.cells if asked(cell) == number), None)
+        if skeleton is None:
+            continue
+        texts = {found[1]: part for cell in chapter.cells for found, part in _parts(cell.source)}
+        answer = next(cell.source for cell in solutions.cells if asked(cell) == number)
+        end = next(n for n, cell in enumerate(solutions.cells) if asked(cell) == number)
+        code = [c.source for c in solutions.cells[:end] if c.cell_type == "code" and c.id != "setup" and not asked(c)]
+        return Exercise(number, _linked(texts[number], path, home), skeleton, answer, code)
+    raise ValueError(f"no chapter asks for exercise {number!r} with a check: {', '.join(engine.EXERCISES)} are there")
+
+
+def _parts(text: str) -> Iterator[tuple[re.Match, str]]:
+    """The parts of a cell of text that are exercises, without folded solutions."""
+    for found in HEADING.finditer(text):
+        rest = text[found.start() :]
+        yield found, re.split(r"\n(?=<details|#{1,3} )", rest[1:], maxsplit=1)[0].join(["#", ""]).strip()
+
+
+def _linked(text: str, chapter: Path, home: str) -> str:
+    """The text with links that lead into the published book, and without what only Sphinx reads."""
+
+    def link(found: re.Match) -> str:
+        page, _, place = found[1], found[2], found[3] or ""
+        folder = "book/" if "/" not in page else ""
+        page = f"{folder}{page}" if page else f"book/{chapter.stem}"
+        return f"]({home}{page.replace('../', 'book/')}.html{place})"
+
+    return LINK.sub(link, re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL))
+
+
+def own(course: Path, number: str) -> Exercise:
+    """Return a teacher's own exercise; nobody but the teacher has an answer to it.
+
+    Raises: ValueError if the file has no text for it.
+    """
+    tasks = getattr(sys.modules["vitnb_course"], "TASKS", {})
+    if number not in tasks:
+        raise ValueError(f"{course} has no text for exercise {number!r}: TASKS = {{{number!r}: '...'}} is wanted")
+    signature = engine.EXERCISES[number].signature
+    name = signature.split("(")[0]
+    skeleton = f'def {signature}:\n    ...\n\n\n_ = check("{number}", {name})'
+    return Exercise(
+        number, f"### Exercise {number}\n\n{tasks[number]}", skeleton, "", ["from vitnb.checks import check"]
+    )
+
+
+def graded(grade_id: str, kind: str, points: float | None = None) -> dict:
+    """What nbgrader reads of a cell: with points a locked test, without them one that the student may change."""
+    said = {"schema_version": 3, "grade_id": grade_id, "solution": False, "task": False, "cell_type": kind}
+    tests = {"grade": True, "locked": True, "points": points}
+    return {"nbgrader": said | (tests if points is not None else {"grade": False, "locked": False})}
+
+
+def handout(title: str, exercises: Sequence[Exercise], points: Sequence[float], slug: str) -> NotebookNode:
+    """The notebook to hand out."""
+    intro = (
+        f"# {title}\n\nReplace each `...` by your code and run the cell: `check` says what is right or wrong with it, "
+        "as often as you like, and `check(number, hint=1)` gives a hint. Do not rename the functions and classes. "
+        "Hand in this notebook as it is when you are done."
+    )
+    cells = [new_markdown_cell(intro, id="title", metadata=graded("title", "markdown"))]
+    imports = _once([code for one in exercises for code in one.before])
+    cells.append(new_code_cell(imports, id="imports", metadata=graded("imports", "code")))
+    for one, worth in zip(exercises, points, strict=True):
+        text = re.sub(
+            r"^(### .*)$", rf"\1 ({worth:g} point{'s' * (worth != 1)})", one.text, count=1, flags=re.MULTILINE
+        )
+        cells.append(new_markdown_cell(text, id=f"text-{one.slug}", metadata=graded(f"text-{one.slug}", "markdown")))
+        answer = graded(f"answer-{one.slug}", "code")
+        cells.append(new_code_cell(one.skeleton, id=f"answer-{one.slug}", metadata=answer))
+        # An answer that is not there yet must not stop the notebook.
+        locked = graded(f"check-{one.slug}", "code", worth) | {"tags": ["raises-exception"]}
+        cells.append(new_code_cell(f"assert {one.call}", id=f"check-{one.slug}", metadata=locked))
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    made = new_notebook(cells=cells, metadata={**kernel, "language_info": {"name": "python"}})
+    setup = notebooks.first_cells(slug, "")[
+        1
+    ]  # a button needs an address: the teacher's own, where the notebook will be
+    setup.metadata = {**graded("setup", "code"), "cellView": "form"}
+    made.cells.insert(1, setup)
+    nbformat.validate(made)
+    return made
+
+
+def solved(made: NotebookNode, exercises: Sequence[Exercise]) -> NotebookNode:
+    """The same notebook with the book's answers: they are public, so it is for the teacher's convenience only."""
+    answers = {f"answer-{one.slug}": one.answer for one in exercises if one.answer}
+    made = nbformat.from_dict(made)
+    for cell in made.cells:
+        cell.source = answers.get(cell.id, cell.source)
+    return made
+
+
+def _once(codes: Sequence[str]) -> str:
+    """The imports and helpers of several chapters in one cell: each statement once, imports first."""
+    seen: dict[str, bool] = {}
+    for code in codes:
+        for node in ast.parse(re.sub(r"^\s*[%!].*$", "pass", code, flags=re.MULTILINE)).body:
+            seen.setdefault(
+                ast.get_source_segment(code, node) or ast.unparse(node), isinstance(node, ast.Import | ast.ImportFrom)
+            )
+    imports = [text for text, is_import in seen.items() if is_import]
+    helpers = [text for text, is_import in seen.items() if not is_import]
+    return "\n\n\n".join(["\n".join(sorted(imports)), *helpers])
+
+
+def write(
+    name: str, numbers: Sequence[str], points: Sequence[float], out: Path, course: Path | None, title: str
+) -> Path:
+    """Write NAME.ipynb, NAME-answers.ipynb and nbgrader_config.py into a folder; return the first.
+
+    Raises: ValueError for an exercise that does not exist, two that want the same name, or points for others.
+    """
+    if len(points) not in (1, len(numbers)):
+        raise ValueError(f"{len(points)} points for {len(numbers)} exercises: one for all, or one for each, is wanted")
+    points = list(points) * (len(numbers) // len(points))
+    if course is not None:
+        cli.load(course)
+    slug = notebooks.repository()
+    from frame import published
+
+    home = published(slug) or "https://example.org/"
+    private = getattr(sys.modules.get("vitnb_course"), "TASKS", {}) if course else {}
+    exercises = [own(course, n) if n in private else find(n, home) for n in numbers]
+    for n, one in enumerate(exercises):
+        for other in exercises[:n]:
+            if both := one.names & other.names:
+                wanted = f"exercises {other.number} and {one.number} both want {', '.join(sorted(both))}"
+                raise ValueError(f"{wanted}: put them into two assignments")
+    made = handout(title or name, exercises, points, slug)
+    out.mkdir(parents=True, exist_ok=True)
+    for path, notebook in ((out / f"{name}.ipynb", made), (out / f"{name}-answers.ipynb", solved(made, exercises))):
+        with replacing(path) as part:
+            part.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
+    (out / "nbgrader_config.py").write_text(GRADER)
+    return out / f"{name}.ipynb"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="of the files")
+    parser.add_argument("exercises", nargs="+", metavar="N", help="for example 3.1 3.2")
+    parser.add_argument(
+        "--points", nargs="+", type=float, default=[1.0], help="for each exercise, or one number for all"
+    )
+    parser.add_argument("--out", type=Path, default=Path("assignments"))
+    parser.add_argument("--course", type=Path, metavar="FILE.py", help="a teacher's own exercises")
+    parser.add_argument("--title", default="", help="at the top of the notebook")
+    options = parser.parse_args(arguments)
+    try:
+        path = write(options.name, options.exercises, options.points, options.out, options.course, options.title)
+    except (ValueError, OSError) as error:
+        print(f"assignment: {error}", file=sys.stderr)
+        return 2
+    worth = dict(zip(options.exercises, options.points * len(options.exercises), strict=False))
+    print(
+        f"Hand out {path}. Grade with:\n  vitnb-grade FOLDER_OR_ZIP --exercises",
+        *(f"{n}={p:g}" for n, p in worth.items()),
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(notebooks.ROOT / "book" / "ext"))
+    sys.exit(main())
