@@ -86,10 +86,8 @@ def _linked(text: str, chapter: Path, home: str) -> str:
     """The text with links that lead into the published book, and without what only Sphinx reads."""
 
     def link(found: re.Match) -> str:
-        page, _, place = found[1], found[2], found[3] or ""
-        folder = "book/" if "/" not in page else ""
-        page = f"{folder}{page}" if page else f"book/{chapter.stem}"
-        return f"]({home}{page.replace('../', 'book/')}.html{place})"
+        page = f"book/{found[1]}" if found[1] else f"book/{chapter.stem}"
+        return f"]({home}{page}.html{found[3] or ''})"
 
     return LINK.sub(link, re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL))
 

@@ -112,6 +112,47 @@ class ChapterList(SphinxDirective):
         return f"- [{name}](/{chapter.docname}.ipynb) · {chapter.reading} min{more}\\\n  {aim}."
 
 
+class Course(SphinxDirective):
+    """A table of chapters, one number a line, with their minutes added up; * leaves the exercises out."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table. Raises: ValueError for a chapter that does not exist or has no card."""
+        source, lines, total = Path(self.env.srcdir), [], 0
+        pages = {
+            f"{number(page):02}": page for _, pages in contents(source) for page in pages if number(page) is not None
+        }
+        for said in filter(None, map(str.strip, self.content)):
+            page = pages.get(said.rstrip("*"))
+            chapter = page and read_chapter(source, page)
+            if not chapter:
+                raise ValueError(f"{said!r} is no chapter with a card: one of {', '.join(pages)} is wanted")
+            self.env.note_dependency(str(source / f"{page}.ipynb"))
+            exercises = 0 if said.endswith("*") else chapter.exercises
+            total += chapter.reading + exercises
+            name = f"[{numbered(page, chapter.title)}](/{page}.ipynb)"
+            lines.append(f"| {name} | {duration(chapter.reading)} | {duration(exercises) or 'none'} |")
+        head = ["| chapter | reading | exercises |", "| --- | --- | --- |"]
+        return self.parse_text_to_nodes("\n".join([*head, *lines, f"| together | {duration(total)} | |"]))
+
+
+class Misconceptions(SphinxDirective):
+    """For each chapter, the questions of its quiz: what people get wrong there."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return a list, with a link to each chapter."""
+        from vitnb.quizzes import QUIZZES
+
+        pages = {page.split("/")[-1][:2]: page for _, pages in contents(Path(self.env.srcdir)) for page in pages}
+        lines = []
+        for chapter, questions in QUIZZES.items():
+            if chapter in pages:
+                lines.append(f"- [Chapter {int(chapter)}](/{pages[chapter]}.ipynb)")
+                lines += [f"  - {question.text}" for question in questions]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
 # ---- What a page says of itself, and where it leads
 
 
@@ -205,6 +246,8 @@ def lighten(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict:
     """Register the extension."""
     app.add_directive("chapter-list", ChapterList)
+    app.add_directive("course", Course)
+    app.add_directive("misconceptions", Misconceptions)
     app.connect("config-inited", use_logo, priority=100)
     app.connect("html-page-context", describe)
     app.connect("html-page-context", name_neighbours)
