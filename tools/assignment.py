@@ -42,7 +42,7 @@ def chapters() -> Iterator[tuple[Path, NotebookNode, NotebookNode]]:
 
 def asked(cell: NotebookNode) -> str | None:
     """The exercise that a cell of code hands to check."""
-    found = re.search(r"^(?:_ = |assert )?check\(\s*\"([\w.]+)\",", cell.source, re.MULTILINE)
+    found = re.search(r"^(?:\w+ = |assert )?check\(\s*\"([\w.]+)\",", cell.source, re.MULTILINE)
     return found[1] if found and cell.cell_type == "code" else None
 
 
@@ -53,9 +53,9 @@ class Exercise:
         self.number, self.text, self.skeleton, self.answer, self.before = number, text, skeleton, answer, before
         self.slug = number.replace(".", "-")
         self.call = re.search(r"check\(.*\)", skeleton, re.DOTALL)[0]
-        self.names = {
-            node.name for node in ast.parse(skeleton).body if isinstance(node, ast.FunctionDef | ast.ClassDef)
-        }
+        made = ast.parse(skeleton).body
+        self.names = {node.name for node in made if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        self.names |= {node.targets[0].id for node in made if isinstance(node, ast.Assign)} - {"_", "done", "shown"}
 
 
 def find(number: str, home: str) -> Exercise:
@@ -67,6 +67,8 @@ def find(number: str, home: str) -> Exercise:
         skeleton = next((cell.source for cell in chapter.cells if asked(cell) == number), None)
         if skeleton is None:
             continue
+        if not any(asked(cell) == number for cell in solutions.cells):
+            raise ValueError(f"{path.stem} has no answer to exercise {number}")
         texts = {found[1]: part for cell in chapter.cells for found, part in _parts(cell.source)}
         answer = next(cell.source for cell in solutions.cells if asked(cell) == number)
         end = next(n for n, cell in enumerate(solutions.cells) if asked(cell) == number)
