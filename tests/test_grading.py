@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import importlib.util
 import json
 import re
 import sys
@@ -181,13 +182,19 @@ def test_a_verdict_forged_inside_is_seen(way, tmp_path):
     assert not verdict.right and verdict.suspect
 
 
-def test_published_solutions_are_right_and_judged_outside_where_data_suffices(way):
-    """One chapter whole, with both places; the others' numbers stand for theirs in tests/test_chapters.py."""
-    path = next((ROOT / "book" / "solutions").glob("05-*.ipynb"))
-    numbers = [n for n in engine.EXERCISES if n.startswith("5.")]
+# Those that load the data train in their cells; the experiments behind their exercises would be run once more.
+SOLVED = [path for path in sorted((ROOT / "book" / "solutions").glob("*.ipynb")) if "data.load" not in path.read_text()]
+
+
+@pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
+def test_published_solutions_are_right_through_the_grader(path, way):
+    chapter = path.stem.split("-")[0].lstrip("0") or "0"
+    numbers = [n for n in engine.EXERCISES if n.split(".")[0] == chapter]
+    if chapter == "jax" and importlib.util.find_spec("flax") is None:
+        pytest.skip("no flax here")
     said = student.judge(way, path, numbers)
-    assert all(verdict.right for verdict in said.values()), said
-    assert {n for n in numbers if said[n].where == "inside"} == {n for n in numbers if n in student.INSIDE}
+    assert [n for n in numbers if not said[n].right] == [], said
+    assert {n for n in numbers if said[n].where == "inside"} == student.INSIDE.intersection(numbers)
 
 
 def test_every_exercise_judged_inside_is_one_that_exists_and_needs_it():
@@ -211,13 +218,13 @@ def test_a_class_in_one_command(way, tmp_path, capsys):
     store(folder / "Ada-more.ipynb", "def twice(x):\n    return x * x")
     options = ["--exercises", "3.1=2", "c.1", "--course", str(course), "--out", str(out), "--sheet", str(sheet)]
     assert cli.main([str(folder), *options, "--sandbox", way, "--seconds", str(SECONDS)]) == 0
-    rows = list(csv.DictReader((out / "grades.csv").open()))
+    rows = list(csv.DictReader((out / "grades.csv").read_text().splitlines()))
     points = {(row["student"], row["exercise"]): row["points"] for row in rows}
     assert points["Ada", "3.1"] == "2" and points["Ben", "3.1"] == "0" and points["'=cmd", "3.1"] == "2"
     assert next(r["verdict"] for r in rows if r["student"] == "Ada-more" and r["exercise"] == "c.1").startswith(
         "You squared"
     )
-    filled = {row["Full name"]: row for row in csv.DictReader((out / "moodle.csv").open())}
+    filled = {row["Full name"]: row for row in csv.DictReader((out / "moodle.csv").read_text().splitlines())}
     assert filled["Ada"]["Grade"] == "2" and "not divided" in filled["Ben"]["Feedback comments"]
     page = next((out / "feedback").glob("Ben*.html")).read_text()
     assert "not divided" in page and "<script" not in page and "http://" not in page
