@@ -28,7 +28,7 @@ CHILD = Path(__file__).with_name("_child.py")
 # Answers to these are modules, or change what they are given, or are read by their attributes: no data.
 # tests/test_grading.py holds this list against the published solutions. A teacher's file may name its own, as INSIDE.
 # What a submission returns never decides it: an answer could choose the place where a verdict can be forged.
-INSIDE = set("3.4 4.3 5.2 5.3 6.3 7.2 7.5 8.3 8.4 9.2 12.1 12.3 12.4 12.5 jax.2 jax.3".split())
+INSIDE = set("3.4 4.3 5.2 5.3 6.3 7.2 7.5 8.3 8.4 9.2 12.1 12.3 12.4 12.5 14.3 jax.2 jax.3".split())
 
 for _name in [name for name in sys.modules if name.startswith("vitnb.checks")]:
     cloudpickle.register_pickle_by_value(sys.modules[_name])  # the sandbox cannot import them
