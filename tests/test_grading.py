@@ -110,7 +110,7 @@ HOSTILE = {
     ),
     "processes without end": (
         ("def my_attention(q, k, v):\n    while True:\n        try: os.fork()\n        except OSError: pass", CHECK),
-        False, "",
+        False, "too many processes",
     ),
 }  # fmt: skip
 

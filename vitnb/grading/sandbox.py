@@ -23,6 +23,7 @@ PACKAGE = Path(__file__).resolve().parents[1]  # vitnb
 HERE = Path(__file__).resolve().parent
 MEMORY = 6 << 30  # bytes of address space: torch alone takes more than 1 GiB of it
 SECONDS = 120  # of processor time for one notebook and all its exercises
+PROCESSES = 64  # of one notebook
 ENVIRONMENT = {
     "USER": "student",
     "OMP_NUM_THREADS": "1",
@@ -151,6 +152,24 @@ def start(way: str, job: Job, home: Path, **options) -> subprocess.Popen:
         start_new_session=True,
         **options,
     )
+
+
+def processes(first: int) -> int:
+    """Count a process and all that came from it: the kernel's own limit does not hold for root."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        parents[int(path.parent.name)] = int(fields[1]), int(fields[3])  # parent, session
+    count = 0
+    for number in parents:
+        one = number
+        while one in parents and one != first and parents[one][1] != first:
+            one = parents[one][0]
+        count += one in parents
+    return count
 
 
 PROBE = """
