@@ -32,6 +32,7 @@ LONG = (
     "test_figures_livevit.py",
     "test_jupyterlab.py",
     "test_jax.py",
+    "test_grading.py",
 )
 expect.set_options(timeout=30_000)
 
