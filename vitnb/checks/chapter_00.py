@@ -216,7 +216,7 @@ judge(
     "my_test(model)",
     "Call the model twice. One image stays the same in both calls; what stands beside it in the batch does not. Which "
     "rows of the two results must agree?",
-    "Four random images at once, then each of them in a batch of its own: four rows, and four times one row. Compare "
+    "Five random images at once, then each of them in a batch of its own: five rows, and five times one row. Compare "
     "all of them, because the first image of a batch may be treated better than the others.",
     right={symptom: partial(_shaken, **changes) for symptom, changes in RIGHT.items()}
     | {PROBABILITIES: partial(_shaken, "softmax inside")},
