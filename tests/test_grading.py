@@ -87,7 +87,7 @@ HOSTILE = {
     "sys.exit in a cell": (("sys.exit(0)", RIGHT, CHECK), True, "Right:"),
     "os._exit in the function": ((answering("os._exit(0)"), CHECK), False, "ended the program"),
     "os._exit in a cell": (("os._exit(0)", RIGHT, CHECK), False, "did not run to its end"),
-    "takes all memory": ((answering("x = [bytearray(1 << 28) for _ in range(1000)]"), CHECK), False, "MemoryError"),
+    "takes all memory": ((answering("x = [torch.empty(1 << 28) for _ in range(1000)]"), CHECK), False, "memory"),
     "returns too much": ((answering("return torch.zeros(1 << 26)"), CHECK), False, "64 MB"),
     "replaces the check": (
         ("from vitnb import checks\nchecks.check = lambda *a: True\ntorch.allclose = lambda *a, **k: True",
