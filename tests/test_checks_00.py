@@ -13,10 +13,10 @@ from vitnb.checks.chapter_00 import AMONG_OTHERS, BUGS, _failing, _fewest, _gree
 # 0.1 ------------------------------------------------------------------------------------------------------
 
 CAUGHT = {
-    "strips": "cut",
-    "softmax at the end": "scores",
-    "first patch read": "cls",
-    "blocks in a list": "count",
+    "columns first": "cut",
+    "softmax inside": "scores",
+    "mean read": "cls",
+    "block skipped": "count",
     "table not added": "order",
     "nothing added": "reference",
     "growing positions": "scores",
@@ -34,15 +34,15 @@ def but(**changes):
     return lambda bug: (CAUGHT | {key.replace("_", " "): value for key, value in changes.items()})[bug]
 
 
-wrong("0.1", "7 of 8 bugs are seen by the test that you name. You say that 'count' sees 'strips', but it passes")(
-    but(strips="count")
-)
-wrong("0.1", "these blocks agree with it")(but(first_patch_read="reference"))
+wrong(
+    "0.1", "7 of 8 bugs are seen by the test that you name. You say that 'count' sees 'columns first', but it passes"
+)(but(columns_first="count"))
+wrong("0.1", "these blocks agree with it")(but(mean_read="reference"))
 wrong("0.1", "they are right")(but(nothing_added="cut"))
-wrong("0.1", "the same for all images, as it should")(but(blocks_in_a_list="cls"))
+wrong("0.1", "the same for all images, as it should")(but(block_skipped="cls"))
 wrong("0.1", "do change when the patches change places")(but(growing_positions="order"))
-wrong("0.1", "in every batch, as it should")(but(strips="scores"))
-wrong("0.1", "You say that no test sees 'strips', but one does fail")(but(strips="none"))
+wrong("0.1", "in every batch, as it should")(but(columns_first="scores"))
+wrong("0.1", "You say that no test sees 'columns first', but one does fail")(but(columns_first="none"))
 wrong("0.1", "1 of 8 bugs")(lambda bug: "none")
 wrong("0.1", "returns 'shape': one of 'reference', 'count', 'cut', 'cls', 'order', 'scores' or 'none' is wanted")(
     lambda bug: "shape"

@@ -16,10 +16,10 @@ SMALL = dict(img_size=12, patch_size=4, embed_dim=24, depth=2, num_heads=3)
 
 # What a reader is told of each bug stands in the chapter, under these names.
 BUGS = {
-    "strips": "reshape alone",
-    "softmax at the end": "softmax inside",
-    "first patch read": "last read first",
-    "blocks in a list": "listed blocks",
+    "columns first": "column by column",
+    "softmax inside": "softmax inside",
+    "mean read": "mean with cls",
+    "block skipped": "forgotten block",
     "table not added": "unused positions",
     "nothing added": "no plus",
     "growing positions": "growing with each image",
