@@ -832,7 +832,8 @@ QUIZZES = {
     ],
     "14": [
         Question(
-            "You add the same vector to all keys of a layer, say a bias. What happens to its output?",
+            "In attention without QK-norm or rotary positions, you add the same vector to all keys. "
+            "What happens to the output?",
             {
                 "It is shifted by the same vector.": (
                     "That would be so for the values, whose average passes the vector on. Keys only enter the scores. "
@@ -840,7 +841,7 @@ QUIZZES = {
                 ),
                 "Nothing.": (
                     "Every score of a row grows by the same number, the dot product of the query and the vector, and a "
-                    "softmax does not notice that. So a bias of the keys is a parameter without any effect."
+                    "softmax does not notice that. So in such a layer a bias of the keys has no effect."
                 ),
                 "The attention weights become sharper.": (
                     "They would if the scores were multiplied. Here every score of a row grows by the same number, and "
