@@ -796,16 +796,16 @@ QUIZZES = {
             {
                 "There is a mistake: smaller patches show more detail and must win.": (
                     "They show more detail, but a step costs more, so the model saw fewer than a fifth as many images. "
-                    "See “Smaller patches or larger images?”."
+                    "See “Optional: smaller patches or larger images?”."
                 ),
                 "With so little time, seeing more images is worth more than finer patches.": (
-                    "Four tokens make a cheap step, and 80,000 images stand against 14,000. With more time the order "
+                    "Four patches make a cheap step, and 80,000 images stand against 14,000. With more time the order "
                     "may change."
                 ),
                 "Patches of 14 are the better choice for this data.": (
                     "This was a race of half a minute. The full run of chapter 9, with patches of 7, goes far beyond "
-                    "86 %, and what patches of 14 would reach in its time was not tried. See “Smaller patches or "
-                    "larger images?”."
+                    "86 %, and what patches of 14 would reach in its time was not tried. See “Optional: "
+                    "smaller patches or larger images?”."
                 ),
             },
             right="With so little time, seeing more images is worth more than finer patches.",
