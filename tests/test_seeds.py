@@ -677,7 +677,7 @@ MISTAKES = {
         exercise("5.4", r"test"),
     ],
     "0: LayerNorm over tokens": [
-        cell(f"{BLOCKS}:d9b521f5", r"nn\.LayerNorm\(\[T, D\]\)"),
+        cell(f"{BLOCKS}:d9b521f5", r"nn\.LayerNorm\(\[T, D\], eps"),
         cell(f"{POSITIONS}:d8be62a1", r"nn\.LayerNorm\(\[T, D\]\)"),
     ],
     "0: a check that is fed ones": [cell(f"{BLOCKS}:060af693", r"broken")],
