@@ -71,7 +71,8 @@ WRITTEN = {
     "not divided": ((UNDIVIDED, CHECK), False, "not divided"),
     "softmax over the queries": ((RIGHT.replace("dim=-1", "dim=-2"), CHECK), False, "softmax runs over the queries"),
     "no softmax": ((RIGHT.replace(".softmax(dim=-1)", ""), CHECK), False, "softmax is missing"),
-    "an error of its own": ((answering('raise IndexError("no such head")'), CHECK), False, "IndexError in the line"),
+    "an error of its own": ((answering('raise IndexError("no such head")'), CHECK), False,
+                           'IndexError in the line `raise IndexError("no such head")`: no such head'),
     "changes what it is given": ((answering("q.mul_(2)"), CHECK), False, "changes what it is given"),
     "returns nothing": ((RIGHT.replace("return ", "x = "), CHECK), False, "None"),
     "a syntax error": (("def my_attention(q, k, v)\n    return v", CHECK), False, "SyntaxError"),
@@ -229,6 +230,36 @@ def test_a_class_in_one_command(way, tmp_path, capsys):
     page = next((out / "feedback").glob("Ben*.html")).read_text()
     assert "not divided" in page and "<script" not in page and "http://" not in page
     assert "not listed in it: =cmd, Ada-more" in capsys.readouterr().out
+
+
+def test_a_course_is_read_from_wherever_it_is_named_and_by_nobody_inside(way, tmp_path, monkeypatch):
+    (tmp_path / "in").mkdir()
+    name = engine.EXERCISES["5.2"].signature.split("(")[0]
+    reads = "raise RuntimeError(open(sys.argv[-1]).read()[:9999])"
+    spy = f"class {name}(nn.Module):\n    def __init__(self, *a):\n        {reads}"
+    store(tmp_path / "in" / "Eve.ipynb", spy, f'check("5.2", {name})')
+    (tmp_path / "course.py").write_text("SECRET = 1\n")
+    monkeypatch.chdir(tmp_path)
+    options = ["in", "--exercises", "5.2", "--course", "course.py", "--out", "out", "--sandbox", way]
+    assert cli.main([*options, "--seconds", str(SECONDS)]) == 0
+    [row] = csv.DictReader((tmp_path / "out" / "grades.csv").read_text().splitlines())
+    assert row["judged"] == "inside" and "RuntimeError" in row["verdict"] or "Error" in row["verdict"], row
+    assert "SECRET" not in row["verdict"] and "did not run to its end" not in row["verdict"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"cells": 3}', "%PDF-1.4"])
+def test_a_file_that_is_no_notebook_is_called_so(text, tmp_path):
+    (tmp_path / "one.ipynb").write_text(text)
+    said = student.judge("none", tmp_path / "one.ipynb", ["3.1"])["3.1"]
+    assert not said.right and "no notebook that can be read" in said.sentence
+
+
+def test_a_column_that_is_missing_is_told_before_anything_runs(tmp_path, capsys):
+    store(tmp_path / "one.ipynb", f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (tmp_path / "sheet.csv").write_text("Identifier,Full name,Grade\n")
+    options = ["--exercises", "3.1", "--sheet", str(tmp_path / "sheet.csv"), "--column", "Points"]
+    assert cli.main([str(tmp_path), *options, "--out", str(tmp_path / "out")]) == 2
+    assert "has no column 'Points'" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 def test_without_a_sandbox_nothing_runs(monkeypatch, tmp_path, capsys):

@@ -52,7 +52,8 @@ class Exercise:
     def __init__(self, number: str, text: str, skeleton: str, answer: str, before: list[str]):
         self.number, self.text, self.skeleton, self.answer, self.before = number, text, skeleton, answer, before
         self.slug = number.replace(".", "-")
-        self.call = re.search(r"check\(.*\)", skeleton, re.DOTALL)[0]
+        called = re.search(r"check\(.*\)", skeleton, re.DOTALL)
+        self.call = called[0] if called else ""  # a teacher's own exercise is judged when it is handed in
         made = ast.parse(skeleton).body
         self.names = {node.name for node in made if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         self.names |= {node.targets[0].id for node in made if isinstance(node, ast.Assign)} - {"_", "done", "shown"}
@@ -103,10 +104,13 @@ def own(course: Path, number: str) -> Exercise:
     if number not in tasks:
         raise ValueError(f"{course} has no text for exercise {number!r}: TASKS = {{{number!r}: '...'}} is wanted")
     signature = engine.EXERCISES[number].signature
-    name = signature.split("(")[0]
-    skeleton = f'def {signature}:\n    ...\n\n\n_ = check("{number}", {name})'
+    skeleton = f"def {signature}:\n    ..."
     return Exercise(
-        number, f"### Exercise {number}\n\n{tasks[number]}", skeleton, "", ["from vitnb.checks import check"]
+        number,
+        f"### Exercise {number}\n\n{tasks[number]}\n\n(No instant check: this one is judged when you hand it in.)",
+        skeleton,
+        "",
+        ["from vitnb.checks import check"],
     )
 
 
@@ -134,6 +138,8 @@ def handout(title: str, exercises: Sequence[Exercise], points: Sequence[float], 
         cells.append(new_markdown_cell(text, id=f"text-{one.slug}", metadata=graded(f"text-{one.slug}", "markdown")))
         answer = graded(f"answer-{one.slug}", "code")
         cells.append(new_code_cell(one.skeleton, id=f"answer-{one.slug}", metadata=answer))
+        if not one.call:
+            continue
         # An answer that is not there yet must not stop the notebook.
         locked = graded(f"check-{one.slug}", "code", worth) | {"tags": ["raises-exception"]}
         cells.append(new_code_cell(f"assert {one.call}", id=f"check-{one.slug}", metadata=locked))
@@ -222,6 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"Hand out {path}. Grade with:\n  vitnb-grade FOLDER_OR_ZIP --exercises",
         *(f"{n}={p:g}" for n, p in worth.items()),
+        *(["--course", options.course] if options.course else []),
     )
     return 0
 

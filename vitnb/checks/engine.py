@@ -334,7 +334,8 @@ def _what_was_raised(answer: Callable, error: BaseException) -> str:
     """Name the error, its message in one line, and the reader's own line where it came from."""
     file = getattr(getattr(answer, "__code__", None), "co_filename", None)
     lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    where = f" in the line `{lines[-1]}`" if lines and lines[-1] else ""
+    line = getattr(error, "line_of_answer", None) or (lines[-1] if lines else "")
+    where = f" in the line `{line}`" if line else ""
     kind, colon, message = error_in_words(error).partition(":")
     return f"Your function raises {kind}{where}{colon}{message}"
 

@@ -52,7 +52,7 @@ def run(codes: list[str], space: dict) -> list[str]:
     """Run the cells one by one, as a reader would who goes on after an error; return the errors."""
     errors = []
     for n, code in enumerate(codes):
-        name = f"<cell {n}>"
+        name = f"<cell {n + 1}>"
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
         try:
             exec(compile(code, name, "exec"), space)
@@ -84,7 +84,7 @@ def answered(answer, given: tuple) -> dict:
     try:
         result = answer(*given)
     except BaseException as error:
-        notes = [str(a)[:300] for a in error.args[:1]]
+        notes = [str(error)[:300]] if str(error) else []
         return {"raised": type(error).__name__, "notes": notes, "line": line_of(error)}
     changed = {
         i: given[i] for i, old in before.items() if old.shape != given[i].shape or not torch.equal(old, given[i])

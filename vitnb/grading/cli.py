@@ -23,6 +23,7 @@ from vitnb.grading.submissions import Submission, submissions
 def main(arguments: Sequence[str] | None = None) -> int:
     """Grade, write the results, say what was done. Returns 0, or 2 if nothing could be graded."""
     options = parser().parse_args(arguments)
+    options.course = options.course and options.course.resolve()  # each notebook is run in a folder of its own
     try:
         return bundle(options) if options.bundle else grade(options)
     except (ValueError, OSError, ImportError) as error:
@@ -76,11 +77,13 @@ def load(course: Path) -> None:
     """Register the exercises of a teacher's file, and let them travel into the sandbox as objects, never as a file."""
     if not course.is_file():
         raise FileNotFoundError(f"{course} is no file: Python with exercises in the form of vitnb.checks is wanted")
+    before = set(engine.EXERCISES)
     spec = importlib.util.spec_from_file_location("vitnb_course", course)
     module = sys.modules["vitnb_course"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     cloudpickle.register_pickle_by_value(module)
     student.INSIDE |= set(getattr(module, "INSIDE", ()))
+    student.COURSE |= set(engine.EXERCISES) - before
 
 
 def grade(options: argparse.Namespace) -> int:
@@ -93,6 +96,8 @@ def grade(options: argparse.Namespace) -> int:
         raise OSError(
             f"no sandbox works here, so nothing was run ({said}). Install bubblewrap, or use Linux 5.13 or newer."
         )
+    if options.sheet:
+        reports.head_of(options.sheet, options.column)  # before an hour's work, not after it
     print(f"Sandbox: {way}")
     with submissions(options.source) as found:
         for one in (options.out, options.out / "feedback"):

@@ -59,14 +59,7 @@ def sheet(grades: Sequence[Grade], exported: Path, column: str, path: Path) -> l
     make an assignment of a new column.
     Raises: ValueError if the sheet has no such column, or none that says who is who.
     """
-    with exported.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.reader(file))
-    head = rows[0] if rows else []
-    if column not in head:
-        raise ValueError(f"{exported} has no column {column!r}: one of {head} is wanted (--column)")
-    keys = [head.index(key) for key in KEYS if key in head]
-    if not keys:
-        raise ValueError(f"{exported} has none of the columns {', '.join(KEYS)}: who is who cannot be told")
+    rows, head, keys = head_of(exported, column)
     feedback = head.index("Feedback comments") if "Feedback comments" in head else None
     left = {name.strip(): grade for grade in grades for name in {grade.submission.student, grade.submission.identifier}}
     met = set()
@@ -76,11 +69,26 @@ def sheet(grades: Sequence[Grade], exported: Path, column: str, path: Path) -> l
         if grade is not None:
             row[head.index(column)] = f"{grade.total:g}"
             if feedback is not None:
-                row[feedback] = cell(" ".join(f"{n}: {v.sentence}" for n, v in grade.verdicts.items()))
+                row[feedback] = cell(
+                    " ".join(f"{n}: {v.sentence.removeprefix(f'{n}: ')}" for n, v in grade.verdicts.items())
+                )
             met.add(id(grade))
     with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows)
     return [grade.submission.student for grade in grades if id(grade) not in met]
+
+
+def head_of(exported: Path, column: str) -> tuple[list[list[str]], list[str], list[int]]:
+    """Read a platform's sheet: its rows, its head, and where in it stands who is who; ValueError as for sheet."""
+    with exported.open(newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.reader(file))
+    head = rows[0] if rows else []
+    if column not in head:
+        raise ValueError(f"{exported} has no column {column!r}: one of {head} is wanted (--column)")
+    keys = [head.index(key) for key in KEYS if key in head]
+    if not keys:
+        raise ValueError(f"{exported} has none of the columns {', '.join(KEYS)}: who is who cannot be told")
+    return rows, head, keys
 
 
 PAGE = """<!doctype html>

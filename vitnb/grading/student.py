@@ -3,6 +3,7 @@
 import builtins
 import contextlib
 import io
+import json
 import os
 import select
 import subprocess
@@ -28,6 +29,7 @@ CHILD = Path(__file__).with_name("_child.py")
 # Answers to these are modules, or change what they are given, or are read by their attributes: no data.
 # tests/test_grading.py holds this list against the published solutions. A teacher's file may name its own, as INSIDE.
 # What a submission returns never decides it: an answer could choose the place where a verdict can be forged.
+COURSE: set[str] = set()  # the exercises of a teacher's own file
 INSIDE = set("3.4 4.3 5.2 5.3 6.3 7.2 7.5 8.3 8.4 9.2 12.1 12.3 12.4 12.5 14.3 jax.2 jax.3".split())
 
 for _name in [name for name in sys.modules if name.startswith("vitnb.checks")]:
@@ -65,7 +67,7 @@ class Student:
         self.back, told = os.pipe()
         where = "inside" if inside else "outside"
         extra = [course] if inside and course else []
-        arguments = [str(CHILD), str(asked), str(told), str(notebook), wire.json.dumps(wanted), where]
+        arguments = [str(CHILD), str(asked), str(told), str(notebook), json.dumps(wanted), where]
         job = sandbox.Job([*arguments, *map(str, extra)], [notebook, *extra], (asked, told), checks=inside)
         quiet = subprocess.DEVNULL
         self.process = sandbox.start(way, job, Path(self.folder.name), stdout=quiet, stderr=quiet)
@@ -166,7 +168,7 @@ def _error(reply: dict) -> Exception:
     except TypeError:  # a kind that wants more than a message
         error = type(name, (Exception,), {})(*notes)
     if line:
-        error.line = line
+        error.line_of_answer = line  # the engine shows it: the traceback here ends in the grader
     return error
 
 
@@ -178,15 +180,23 @@ def judge(
     A process that ends, or has to be ended, takes no other exercise with it:
     the notebook is run again for the rest.
     """
+    try:
+        with notebook.open(encoding="utf-8") as file:
+            readable = isinstance(json.load(file)["cells"], list)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        readable = False
+    if not readable:
+        return {n: Verdict(False, "Your file is no notebook that can be read: hand it in again.") for n in numbers}
     wanted = {n: engine.EXERCISES[n].signature.split("(")[0] for n in numbers}
     verdicts: dict[str, Verdict] = {}
     for inside in (False, True):
         left = [n for n in numbers if (n in INSIDE) == inside]
+        own = course if inside and COURSE.intersection(left) else None  # else nobody in there may read it
         while left:
             try:
-                student = Student(way, notebook, wanted, inside, course, seconds)
+                student = Student(way, notebook, wanted, inside, own, seconds)
             except Stopped as reason:
-                verdicts |= {n: Verdict(False, str(reason)) for n in left}
+                verdicts |= {n: Verdict(False, str(reason), _where(inside)) for n in left}
                 break
             try:
                 while left:
