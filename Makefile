@@ -1,11 +1,13 @@
 # make book | slides | test | traces | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
+# make oldest | newest | links      (not part of make test: README.md)
 PYTHON ?= python3
+OLDEST ?= python3.11
 BIN := .venv/bin
 NAME ?=
 JS := $(wildcard vitnb/figures/*.js vitnb/figures/*/*.js book/assets/*.js tests/*.mjs)
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=300
 
-.PHONY: book slides test traces jax gpu notebooks lint format lab results clean lock
+.PHONY: book slides test traces jax gpu notebooks lint format lab results clean lock oldest newest links
 
 book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
@@ -29,13 +31,29 @@ traces: .venv/ready
 jax: .venv/jax
 
 gpu: .venv/ready
-	@$(BIN)/python -m pytest book $(NBVAL)
+	@mkdir -p _build
+	@$(BIN)/python -m pytest book $(NBVAL) --junitxml=_build/gpu.xml; passed=$$?; \
+		$(BIN)/python tools/seconds.py _build/gpu.xml _build/gpu.json && exit $$passed
+
+# The package's tests with the lowest versions that pyproject.toml promises, and with the newest that pip finds, each in
+# an environment of its own. From PyPI, torch for Linux on x86 brings 3 GB for GPUs and is not imported without them.
+oldest newest:
+	@$(if $(filter oldest,$@),$(OLDEST),$(PYTHON)) -m venv --clear .cache/$@
+	@.cache/$@/bin/python tools/versions.py $@ > .cache/$@/requirements.txt
+	@.cache/$@/bin/python -m pip install -q --disable-pip-version-check -r .cache/$@/requirements.txt
+	@.cache/$@/bin/python -m pip list --disable-pip-version-check | grep -E '^(numpy|torch|torchvision|matplotlib|timm) '
+	@OMP_NUM_THREADS=1 PYTHONPATH=. .cache/$@/bin/python -m pytest @tests/package.txt -n 3 --dist loadfile
+
+# Asks the sites that the pages link to, one page a second at each: make test needs no network.
+links: book
+	@$(BIN)/python tools/links.py
 
 notebooks: .venv/ready
 	@$(BIN)/python tools/notebooks.py $(NAME)
 
 lint: .venv/ready
 	@$(BIN)/ruff check -q .
+	@$(BIN)/zizmor -q --offline --no-progress .github
 	@$(BIN)/oxlint -f unix -D correctness $(JS)
 	@$(BIN)/ruff format -q --check . && $(BIN)/oxfmt --check $(JS) > /dev/null || (echo "'make format' sets this right." && false)
 

@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import http.server
 import os
-import signal
 import struct
 import subprocess
 import sys
@@ -336,7 +335,7 @@ def test_killed_in_the_middle_the_next_one_succeeds(tmp_path, mirror, monkeypatc
     deadline = time.monotonic() + 120
     while not (mirror.sent if program is CHILD else [*raw(tmp_path).glob(".*.part")]) and time.monotonic() < deadline:
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.communicate()
     assert mirror.sent == [IMAGES] and not any(raw(tmp_path).glob("*.gz"))
     mirror.pause = 0.0

@@ -1,5 +1,6 @@
 """The repository itself: workflows that GitHub accepts, no trace of one machine, nothing heavy."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import notebooks
 import pytest
+import seconds
+import versions
 import yaml
 from conftest import TRACES
 
@@ -25,13 +28,83 @@ def test_workflows_follow_githubs_schema():
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert {path.stem for path in WORKFLOWS} >= {"ci", "gpu", "pages"}
+    assert {path.stem for path in WORKFLOWS} >= {"ci", "gpu", "pages", "weekly"}
+    dependabot = [*command[: -len(WORKFLOWS)][:-1], "vendor.dependabot", ROOT / ".github" / "dependabot.yml"]
+    result = subprocess.run(dependabot, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_end_do_not_pile_up_and_run_what_there_is(path):
+    workflow = yaml.safe_load(path.read_text())
+    assert "group" in workflow["concurrency"]
+    assert all(job["timeout-minutes"] <= 120 for job in workflow["jobs"].values())
+    rules = re.findall(r"^([\w./ -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    known = {target for rule in rules for target in rule.split()}
+    run = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
+    assert set(re.findall(r"\bmake ([\w./-]+)", "\n".join(run))) <= known
+    named = re.findall(r"(?<![\w/.])((?:tests|tools|\.ci)/[\w./-]+)", "\n".join(run))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def zizmor(*paths: Path) -> str:
+    """What the linter of workflows finds; make lint fails at any of it."""
+    command = [Path(sys.executable).with_name("zizmor"), "-q", "--offline", "--no-progress", "--format=plain", *paths]
+    return subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def test_the_linter_of_workflows_sees_what_it_is_there_for(tmp_path):
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    moving = re.sub(r"checkout@\w{40}", "checkout@v7", text)
+    injected = text.replace("run: make jax", "run: make jax ${{ github.head_ref }}")
+    assert "No findings" in zizmor(ROOT / ".github")
+    for number, (faulty, word) in enumerate([(moving, "unpinned-uses"), (injected, "template-injection")]):
+        path = tmp_path / str(number) / ".github" / "workflows" / "ci.yml"
+        path.parent.mkdir(parents=True)
+        path.write_text(faulty)
+        assert word in zizmor(path)
+
+
+def test_the_packages_tests_are_those_that_need_neither_the_book_nor_its_tools():
+    """They run where the rest is not installed: with other versions, on other systems."""
+    needs = re.compile(
+        r"playwright|\b(?:driver|notebooks|vitbook|assignment|jax|slides|yaml|IPython|conftest)\b|timm\.layers"
+    )
+    listed = set((ROOT / "tests" / "package.txt").read_text().split())
+    files = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "tests").glob("test_*.py"))}
+    assert listed <= set(files)
+    imports = {
+        name: "\n".join(re.findall(r"^(?:import|from) .*", path.read_text(), re.M)) for name, path in files.items()
+    }
+    assert [name for name in sorted(listed) if needs.search(imports[name])] == []
+
+
+def test_the_oldest_versions_are_the_lower_bounds_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bounds = [*project["dependencies"], *project["optional-dependencies"]["grading"]]
+    exact = [line.split(",")[0].replace(">=", "==") for line in bounds]
+    assert exact and versions.requirements("oldest")[: len(exact)] == exact
+    assert [line.replace("==", ">=") for line in exact] == versions.requirements("newest")[: len(exact)]
+    assert "make oldest" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    lowest = project["requires-python"].removeprefix(">=")
+    assert f"OLDEST ?= python{lowest}\n" in (ROOT / "Makefile").read_text()
+
+
+def test_seconds_of_notebooks_are_read_from_pytests_report(tmp_path):
+    cases = ('<testcase classname="book/a.ipynb" time="1.25"/>', '<testcase classname="book/b.ipynb" time="2"/>')
+    (tmp_path / "r.xml").write_text(f"<testsuites><testsuite>{''.join(cases)}{cases[0]}</testsuite></testsuites>")
+    seconds.main(tmp_path / "r.xml", tmp_path / "new" / "s.json")
+    found = json.loads((tmp_path / "new" / "s.json").read_text())
+    assert found["seconds"] == {"book/a.ipynb": 2.5, "book/b.ipynb": 2.0} and found["torch"] and found["device"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflows_ask_for_no_more_than_they_need(path):
     workflow = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {"contents": "read"}
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    checkouts = [step for step in steps if "/checkout@" in step.get("uses", "")]
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)  # no step needs the token it leaves
     # A tag can be moved to other code; a commit cannot. The version beside it is for people.
     used = re.findall(r"uses: (.*)", path.read_text())
     assert used

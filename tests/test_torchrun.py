@@ -15,6 +15,7 @@ from vitnb.data import Dataset
 from vitnb.training import Recipe, fit
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="torchrun on Windows needs a torch built with libuv")
 MODEL = ViTConfig(img_size=8, patch_size=4, embed_dim=16, depth=2, num_heads=2, num_classes=3)
 RECIPE = Recipe(epochs=3, batch_size=6, erase=0.3)
 # What several questions need is one start of torchrun: each of its processes imports torch anew.

@@ -57,6 +57,8 @@ def timeless(history) -> dict:
     return {k: v for k, v in history.to_dict().items() if "second" not in k}
 
 
+SIGNALS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork, and kill() there ends a process")
+MUON = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="Muon needs torch 2.9 or newer")
 DONE = History(test_accuracy=[1.0])
 
 
@@ -103,6 +105,7 @@ def test_one_step_is_plain_pytorch(digits):
     assert history.losses == [pytest.approx(loss.item(), abs=1e-5)] and history.lrs == [0.1]
 
 
+@MUON
 def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(digits):
     recipe = Recipe(1, 160, lr=0.01, optimizer="muon", warmup=0, clip=None, shift=0, flip=False)
     model, twin = vit(replace(TINY, dropout=0.0)), vit(replace(TINY, dropout=0.0))
@@ -129,7 +132,7 @@ def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(digits):
 def test_muon_needs_blocks_and_a_torch_that_has_it(digits, monkeypatch):
     with pytest.raises(ValueError, match="'muon' needs a model with blocks, got Sequential: use 'adamw'"):
         fit(linear(), digits, Recipe(1, 32, optimizer="muon"))
-    monkeypatch.delattr(torch.optim, "Muon")
+    monkeypatch.delattr(torch.optim, "Muon", raising=False)
     with pytest.raises(ValueError, match="'muon' needs torch 2.9 or newer"):
         fit(vit(), digits, Recipe(1, 32, optimizer="muon"))
 
@@ -273,7 +276,7 @@ def test_each_arm_of_the_experiment_on_decay_reaches_the_optimizer(digits, monke
 # --- stopping and going on ---
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("muon", marks=MUON)])
 @pytest.mark.parametrize("step", [1, 5, 7, 14])  # the first, an epoch's end, the middle, one before the last
 def test_resume_is_bit_for_bit_with_dropout(digits, tmp_path, step, optimizer):
     recipe = Recipe(epochs=3, batch_size=32, flip=True, shift=2, erase=0.25, optimizer=optimizer)
@@ -341,6 +344,7 @@ def test_a_failed_write_keeps_the_old_checkpoint(digits, tmp_path, monkeypatch):
     assert same_weights(model, expected)
 
 
+@SIGNALS
 def test_ctrl_c_finishes_the_step_saves_and_says_where(digits, tmp_path, capsys):
     recipe, path = Recipe(epochs=2, batch_size=32), tmp_path / "run.pt"
     whole = vit()
@@ -388,6 +392,7 @@ while True:
 """
 
 
+@SIGNALS
 def test_killed_twenty_times_it_ends_with_the_same_weights(tmp_path):
     """Each time another process goes on; forked from one parent, which has imported torch already."""
     draw = random.Random(0)

@@ -21,7 +21,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         yield part
-        with part.open("rb") as file:
+        with part.open("r+b") as file:  # Windows writes out no file that is open for reading only
             os.fsync(file.fileno())
         os.replace(part, path)
     finally:
