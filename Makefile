@@ -13,7 +13,7 @@ book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
 	@echo "The book: $(CURDIR)/_build/html/index.html"
 
-# The decks are built with the book; this prints them, too.
+# Decks and handouts are built with the book; this prints them, too.
 slides: book
 	@$(BIN)/python tools/print_slides.py
 

@@ -47,7 +47,7 @@ def test_what_is_no_tex_stops_the_build(tex, words):
 
 def test_every_formula_of_the_book_is_set_and_no_page_has_mathjax(site):
     found = 0
-    for path in [*site.glob("book/*.html"), *site.glob("slides/*.html")]:
+    for path in [*site.glob("book/*.html"), *site.glob("slides/*.html"), *site.glob("handouts/*.html")]:
         html = path.read_text()
         assert not re.search(r"<script[^>]*mathjax", html, re.IGNORECASE), path.name
         set_ones = re.findall(r'class="math(?: block)?"[^>]*>\s*(?:<span class="eqno">.*?</span>)?<math', html)

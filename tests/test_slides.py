@@ -13,6 +13,8 @@ from playwright.sync_api import expect
 from print_slides import print_deck
 from test_extension import build
 
+from vitnb import drawings
+
 ROOT = Path(__file__).resolve().parents[1]
 DECKS = slides.decks(ROOT)
 NAMES = [deck.stem for deck in DECKS]
@@ -111,8 +113,16 @@ def test_the_seeds_slides_are_covered(point, title, words):
 SOUND = "# Title\n\nWords.\n\n{body}\n\nNote (1 min): words\n"
 CELLS = [
     {"id": "code", "cell_type": "code", "source": "x = 1", "metadata": {}, "outputs": [{"text": "one\ntwo <2>\n"}]},
-    {"id": "words", "cell_type": "markdown", "source": "A\n\n$$\nx < y\n$$", "metadata": {}},
+    {"id": "words", "cell_type": "markdown", "source": "A\n\n$$\nx < y\n$$\n\n| a |\n| --- |\n| b |", "metadata": {}},
+    {"id": "long", "cell_type": "code", "source": "a = 1\n\n  def f():\n    g\n\nb = 2", "metadata": {}},
     {"id": "bare", "cell_type": "code", "source": "y", "metadata": {}, "outputs": [{"data": {"image/png": "iVBO"}}]},
+    {
+        "id": "drawn",
+        "cell_type": "code",
+        "source": "drawings.whole_model()",
+        "metadata": {},
+        "outputs": [{"data": {"image/svg+xml": drawings.whole_model().svg}}],
+    },
 ]
 
 
@@ -130,13 +140,30 @@ def small_deck(folder, text):
         ("{{ code text }}", "one\ntwo &lt;2&gt;"),
         ("{{ code text /two/ }}", '<pre class="output">two &lt;2&gt;</pre>'),
         ("{{ one:words math }}", "<mo>&lt;</mo>"),
+        ("{{ words table }}", "<td>b</td>"),
         ("{.fragment}\n{{ code output }}", '<div class="fragment"><pre class="output">one'),
         ("left\n\n|||\n\nright", "minmax(0, 1fr) minmax(0, 1fr)"),
         ("left\n\n||| 3 2\n\nright", "minmax(0, 3fr) minmax(0, 2fr)"),
+        ("{{ drawn drawing }}", '<div class="image" style="--w: 720; --h: 878"><svg class="vd vd-wide"'),
+        ("{{ drawn output }}", "The Vision Transformer, read from top to bottom."),
     ],
 )
 def test_a_deck_takes_what_it_names(tmp_path, body, wanted):
     assert wanted in small_deck(tmp_path, SOUND.format(body=body)).page()
+
+
+def test_a_passage_ends_at_the_next_empty_line(tmp_path):
+    page = small_deck(tmp_path, SOUND.format(body="{{ long passage /def/ }}")).page()
+    code = re.search(r"<pre>.*?</pre>", page, re.DOTALL)[0]
+    assert html.unescape(re.sub("<[^>]+>", "", code)) == "def f():\n  g\n"
+
+
+def test_a_drawing_leads_to_the_chapters_that_there_are(tmp_path):
+    (tmp_path / "03-attention.ipynb").touch()
+    page = small_deck(tmp_path, SOUND.format(body="{{ drawn drawing }}")).page()
+    drawn = re.search("<svg.*</svg>", page, re.DOTALL)[0]
+    assert set(re.findall('<a href="(.*?)"', drawn)) == {"../book/03-attention.html"}
+    assert "vd-narrow" not in drawn
 
 
 @pytest.mark.parametrize(
@@ -148,7 +175,9 @@ def test_a_deck_takes_what_it_names(tmp_path, body, wanted):
         (SOUND.format(body="{{ code live }}"), ["one.md", "code", "live"]),
         (SOUND.format(body="{{ words code }}"), ["one.md", "words", "code"]),
         (SOUND.format(body="{{ code text /three/ }}"), ["one.md", "code", "/three/"]),
+        (SOUND.format(body="{{ long passage /class/ }}"), ["one.md", "long", "passage", "/class/"]),
         (SOUND.format(body="{{ code }}"), ["one.md", "{{ code }}"]),
+        (SOUND.format(body="{{ bare drawing }}"), ["one.md", "bare", "drawing"]),
         (SOUND.format(body="{{ bare image }}"), ["one.md", "bare", "alt"]),
         ("# Title\n\nNo notes.\n", ["one.md", "Note (2 min)", "# Title"]),
         ("No title.\n\nNote (1 min): words\n", ["one.md", "title", "No title."]),
@@ -250,6 +279,25 @@ def assert_keys_lead_through(page):
     expect(titles.first).to_be_visible()
 
 
+def controls(figure):
+    """What can be pressed in a live figure."""
+    return figure.get_by_role("radio").or_(figure.get_by_role("button"))
+
+
+def answers(figure):
+    """Whether a choice changes what a live figure draws or says."""
+
+    def shown():
+        return ink(figure), figure.inner_text()
+
+    before = shown()
+    for control in controls(figure).all():
+        control.click()
+        if shown() != before:
+            return True
+    return False
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
 def test_keys_lead_through_and_are_a_live_figures_while_it_has_the_focus(show, name, from_file):
@@ -261,11 +309,9 @@ def test_keys_lead_through_and_are_a_live_figures_while_it_has_the_focus(show, n
         number = page.evaluate("Reveal.getIndices().h")
         for figure in slide.locator(".live-figure").all():
             woken += 1
-            before = ink(figure)
-            figure.get_by_role("radio", checked=False).first.click()
-            assert ink(figure) != before
+            assert answers(figure)
             assert slide.evaluate(STICKS_OUT) == []
-            figure.get_by_role("radio").first.focus()
+            controls(figure).first.focus()
             page.keyboard.press("ArrowRight")
             assert page.evaluate("Reveal.getIndices().h") == number
             page.keyboard.press("Escape")
@@ -273,7 +319,7 @@ def test_keys_lead_through_and_are_a_live_figures_while_it_has_the_focus(show, n
             page.keyboard.press("ArrowLeft")
             assert page.evaluate("Reveal.getIndices().h") == number - 1
             page.evaluate(f"Reveal.slide({number})")
-            figure.get_by_role("radio").first.focus()
+            controls(figure).first.focus()
             page.keyboard.press("PageDown")  # a presenter's remote control turns the slide from within a figure, too
             assert page.evaluate("Reveal.getIndices().h") == number + 1
     assert woken == page.locator(".live-figure").count() > 0

@@ -1,4 +1,4 @@
-"""Print each deck of slides of the built book to a PDF beside it: python tools/print_slides.py"""
+"""Print the slides and the handouts of the built book, each to a PDF beside it: python tools/print_slides.py"""
 
 import shutil
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-BUILT = Path(__file__).resolve().parents[1] / "_build" / "html" / "slides"
+BUILT = Path(__file__).resolve().parents[1] / "_build" / "html"
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MAC_CHROME = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
@@ -29,17 +29,27 @@ def print_deck(browser: Browser, deck: Path, pdf: Path) -> None:
     page.close()
 
 
+def print_handout(browser: Browser, handout: Path, pdf: Path, paper: str = "A4") -> None:
+    """Write a handout as a PDF of one page."""
+    page = browser.new_page()
+    page.goto(handout.as_uri())
+    page.evaluate("document.fonts.ready.then(() => null)")
+    page.pdf(path=pdf, format=paper, tagged=True)
+    page.close()
+
+
 def main() -> int:
-    """Print all decks, or say why not."""
+    """Print all of them, or say why not."""
     program = chromium()
     if program is None:
-        print("No Chromium on this machine: the decks are built, their PDFs are not.")
+        print("No Chromium on this machine: the decks and handouts are built, their PDFs are not.")
         return 0
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        for deck in sorted(BUILT.glob("*.html")):
-            print_deck(browser, deck, deck.with_suffix(".pdf"))
-            print(deck.with_suffix(".pdf"))
+        for write, folder in ((print_deck, "slides"), (print_handout, "handouts")):
+            for path in sorted((BUILT / folder).glob("*.html")):
+                write(browser, path, path.with_suffix(".pdf"))
+                print(path.with_suffix(".pdf"))
         browser.close()
     return 0
 

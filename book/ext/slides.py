@@ -1,7 +1,8 @@
 """Decks of slides: short Markdown files that take code, outputs and live figures from the chapters by cell id.
 
 How a deck is written stands in classroom/README.md. The decks are built with
-the book, into the folder slides of the built pages.
+the book, into the folder slides of the built pages. Handouts take their
+cells in the same way (handouts.py).
 """
 
 import base64
@@ -11,6 +12,7 @@ import json
 import re
 import shutil
 import struct
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from formulas import TAG, mathml
 from live_figures import STATE, VIEW, replace_controls
+from vitnb.drawings import in_page
 
 SLIDE = re.compile(r"^---$", re.MULTILINE)
 NOTE = re.compile(r"^Note \((\d+) min\): ?", re.MULTILINE)
@@ -35,15 +38,18 @@ COLUMN = re.compile(r"^\|\|\|(?: ([\d ]+))?$", re.MULTILINE)
 INCLUDE = re.compile(r"^\{\{ *(?:([\w.-]+):)?([\w-]+)((?: +[a-z]+)+)(?: +/(.+)/)? *\}\}$", re.MULTILINE)
 PLACEHOLDER = re.compile(r"<p([^>]*)>@@(\d+)@@</p>")
 DISPLAYED = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
-PARTS = ("code", "text", "image", "live", "math")
+TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
+DRAWING = re.compile(r'<svg class="vd vd-wide".*?</svg>', re.DOTALL)
+VIEWBOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+PARTS = ("code", "passage", "text", "image", "drawing", "live", "math", "table")
 REVEAL = ("LICENSE", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js")
 HERE = Path(__file__).parent
 
 
 class DeckError(SphinxError):
-    """What a deck asks for is not there: the message names the deck and the cell."""
+    """What a deck or a handout asks for is not there: the message names the file and the cell."""
 
-    category = "A deck of slides"
+    category = "A deck or a handout"
 
 
 def joined(text: str | list[str]) -> str:
@@ -110,7 +116,7 @@ class Deck:
         for part in parts:
             if part not in (*PARTS, "output"):
                 self.fail(f"the cell {number!r} has no part {part!r}: use {', '.join(PARTS)} or output")
-            kinds = ("text", "image", "live") if part == "output" else (part,)
+            kinds = ("text", "image", "drawing", "live") if part == "output" else (part,)
             made = [piece for kind in kinds for piece in getattr(self, kind)(cell, chapter, pattern)]
             if not made:
                 where = f" in a line with /{pattern}/" if pattern else ""
@@ -122,6 +128,18 @@ class Deck:
         """Return the code of a cell, coloured as in the book."""
         lines = self.matching(joined(cell["source"]) if cell["cell_type"] == "code" else "", pattern)
         return [highlight(lines, PythonLexer(), HtmlFormatter(wrapcode=True))] if lines else []
+
+    def passage(self, cell: dict, chapter: str, pattern: str | None) -> list[str]:
+        """Return a part of the code of a cell: from the first line that matches to the next empty one."""
+        lines = joined(cell["source"]).splitlines() if cell["cell_type"] == "code" else []
+        start = next((n for n, line in enumerate(lines) if re.search(pattern or "", line)), len(lines))
+        end = next((n for n, line in enumerate(lines) if n > start and not line), len(lines))
+        return self.code({**cell, "source": textwrap.dedent("\n".join(lines[start:end]))}, chapter, None)
+
+    def table(self, cell: dict, chapter: str, pattern: str | None) -> list[str]:
+        """Return the tables of a cell of text."""
+        found = TABLE.findall(joined(cell["source"])) if cell["cell_type"] == "markdown" else []
+        return [MARKDOWN.render(table) for table in found if not pattern or re.search(pattern, table)]
 
     def math(self, cell: dict, chapter: str, pattern: str | None) -> list[str]:
         """Return the displayed formulas of a cell of text."""
@@ -153,6 +171,22 @@ class Deck:
         width, height = struct.unpack(">II", base64.b64decode(png)[16:24])  # every PNG begins so
         size = f'style="--w: {width}; --h: {height}" width="{width}" height="{height}"'
         return f'<img alt="{html.escape(alt)}" {size} src="data:image/png;base64,{png}">'
+
+    def drawing(self, cell: dict, chapter: str, pattern: str | None) -> list[str]:
+        """Return the book's drawings in a cell, in their wide arrangement, with links to the chapters."""
+        data = [output.get("data", {}) for output in cell.get("outputs", [])]
+        svgs = [joined(shown["image/svg+xml"]) for shown in data if "image/svg+xml" in shown]
+        wide = [DRAWING.search(in_page(svg, self.address))[0] for svg in svgs]
+        sizes = [VIEWBOX.search(svg).groups() for svg in wide]
+        return [
+            f'<div class="image" style="--w: {width}; --h: {height}">{svg}</div>'
+            for svg, (width, height) in zip(wide, sizes, strict=True)
+        ]
+
+    def address(self, name: str) -> str | None:
+        """Return the link to the chapter whose file is named so behind its number."""
+        found = sorted(path for path in self.chapters.glob("*.ipynb") if path.stem.split("-", 1)[-1] == name)
+        return f"../book/{found[0].stem}.html" if found else None
 
     def live(self, cell: dict, chapter: str, pattern: str | None) -> list[str]:
         """Return the live figures of a cell, each in a frame that figures.js wakes, and keep their state."""
