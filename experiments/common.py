@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from experiments import ROOT
+from experiments import RESULTS, ROOT
 from vitnb import ViT, ViTConfig
 from vitnb.data import Dataset, load
 from vitnb.evaluation import History, evaluate
@@ -23,6 +23,7 @@ from vitnb.progress import ProgressBar
 from vitnb.recipe import Recipe
 from vitnb.training import fit
 from vitnb.vit import count_parameters
+from vitnb.weights import save
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -225,6 +226,23 @@ def whole_run(data: Dataset, name: str, config: ViTConfig, recipe: Recipe) -> di
         "accuracy_by_class": [round(a, 4) for a in (confusion.diag() / confusion.sum(1)).tolist()],
         "confusion": confusion.tolist(),
         "wrong": [{"index": i, "true": int(test.labels[i]), "said": int(test.predictions[i])} for i in wrong.tolist()],
+    }
+
+
+def stored_model(name: str, config: ViTConfig, recipe: Recipe) -> dict:
+    """Train one model on all images for readers to look into; its weights go beside the result, under its name."""
+    data = clothes()
+    with plain_products():
+        model, history = train(lambda: ViT(config), data, recipe, f"{name}-{recipe.seed}")
+    test = evaluate(model, data.normalize(data.test_images), data.test_labels)
+    save(model, RESULTS / f"{name}.safetensors")
+    return {
+        "parameters": count_parameters(model),
+        "classes": list(data.classes),
+        "test_accuracy": round(test.accuracy, 4),
+        "test_loss": round(test.loss, 4),
+        "training_seconds": round(history.seconds, 1),
+        "steps": len(history.losses),
     }
 
 
