@@ -326,6 +326,20 @@ def test_keys_lead_through_and_are_a_live_figures_while_it_has_the_focus(show, n
     watch.assert_clean()
 
 
+def test_a_race_runs_on_its_slide(show):
+    """Its curves and maps come during the race, and fit."""
+    page, watch = show("00-it-trains-is-it-right.html")
+    slide = next(slide for slide in each_slide(page) if slide.locator(".tr").count())
+    slide.get_by_role("radio", name="yours", exact=True).click()
+    slide.get_by_role("button", name="Train").click()
+    expect(slide.locator(".tr-forming svg")).to_have_count(4)
+    for part in slide.locator(".tr-curves svg, .tr-forming svg").all():
+        expect(part).to_be_visible()
+    assert slide.evaluate(STICKS_OUT) == []
+    slide.get_by_role("button", name="Stop").click()
+    watch.assert_clean()
+
+
 def test_the_colours_turn_by_a_key_and_the_figures_follow(show):
     page, watch = show(f"{NAMES[0]}.html")
     slide = next(slide for slide in each_slide(page) if slide.locator(".live-figure").count())
