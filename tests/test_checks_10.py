@@ -21,7 +21,7 @@ wrong("10.1", "5 of 6. Think again about E")(lambda: "ADE")
 wrong("10.1", "5 of 6. Think again about D")(lambda: "A")
 wrong("10.1", "0 of 6. Think again about A")(lambda: "BCEF")
 wrong("10.1", "only the sentences A to F: you name G")(lambda: "ADG")
-wrong("10.1", "a string such as 'ABF' is wanted")(lambda: ["A", "D"])
+wrong("10.1", "a string such as 'ACE' is wanted")(lambda: ["A", "D"])
 
 
 def interval(gaps):

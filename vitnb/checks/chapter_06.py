@@ -7,8 +7,15 @@ from torch import Tensor, nn
 
 from vitnb.attention import MultiHeadAttention
 from vitnb.blocks import MLP
-from vitnb.checks.engine import Wrong, call, described, exercise, fresh
-from vitnb.checks.kinds import compute, fresh_module, runs_like
+from vitnb.checks.engine import Wrong, described, exercise, fresh
+from vitnb.checks.kinds import compute, fresh_module, letters, runs_like
+
+REASONS = {
+    "A": "A: draw the borders of the blocks elsewhere. Which stack is it then?",
+    "B": "B: what is left of a block when its branches are multiplied by 0.0001?",
+    "C": "C: which boxes stand on its residual stream? Find it in the experiment.",
+    "D": "D: what does a gain of 1 change in the first steps?",
+}
 
 
 @exercise(
@@ -20,23 +27,8 @@ from vitnb.checks.kinds import compute, fresh_module, runs_like
     "at first.",
 )
 def _prediction(answer: Callable) -> str:
-    letters = call(answer)
-    if not isinstance(letters, str):
-        raise Wrong(f"Your function returns {described(letters)}: a string such as 'ABCD' is wanted.")
-    chosen = set(letters.upper()) - set(" ,")
-    if not chosen <= set("ABCD"):
-        raise Wrong(f"There are only the stacks A, B, C and D: you name {', '.join(sorted(chosen - set('ABCD')))}.")
-    wrong = chosen ^ set("BC")
-    if not wrong:
-        return "the measurement says the same. The solution prints it."
-    questions = {
-        "A": "A: draw the borders of the blocks elsewhere. Which stack is it then?",
-        "B": "B: what is left of a block when its branches are multiplied by 0.0001?",
-        "C": "C: which boxes stand on its residual stream? Find it in the experiment.",
-        "D": "D: what does a gain of 1 change in the first steps?",
-    }
-    reason = questions[min(wrong)]
-    raise Wrong(f"{4 - len(wrong)} of your 4 predictions are what was measured. Think again about {reason}")
+    letters(answer, "BC", REASONS, "stacks")
+    return "the measurement says the same. The solution prints it."
 
 
 compute(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitnb.checks.engine import NotDone, Wrong, call, described, exercise, fresh, number, run
-from vitnb.checks.kinds import compute
+from vitnb.checks.kinds import compute, letters
 from vitnb.clinic import train
 from vitnb.vit import ViT, ViTConfig
 
@@ -265,7 +265,6 @@ def _example(names: list[str], right: set[str], shapes: dict[str, tuple[int, ...
     return f"{kind} ({name}, shape {shapes[name]})"
 
 
-FAIR = set("AC")
 REASONS = {
     "A": "A: how many learning rates did each of the two get to try, and on which images?",
     "B": "B: how many learning rates did each of the two get to try?",
@@ -284,12 +283,5 @@ REASONS = {
     "Two of the six are fair. A choice made on validation images is fair if both models get it.",
 )
 def _fair(answer: Callable) -> str:
-    letters = call(answer)
-    if not isinstance(letters, str):
-        raise Wrong(f"Your function returns {described(letters)}: a string such as 'ABF' is wanted.")
-    chosen = set(letters.upper()) - set(" ,")
-    if unknown := chosen - set(REASONS):
-        raise Wrong(f"There are only the comparisons A to F: you name {', '.join(sorted(unknown))}.")
-    if wrong := chosen ^ FAIR:
-        raise Wrong(f"You are right about {6 - len(wrong)} of 6. Think again about {REASONS[min(wrong)]}")
+    letters(answer, "AC", REASONS, "comparisons")
     return "all 6. The solution says what is wrong with the others."

@@ -9,9 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from vitnb.checks.engine import Wrong, call, described, exercise, fresh, number
-from vitnb.checks.kinds import compute, parts
+from vitnb.checks.kinds import compute, letters, parts
 
-SUPPORTED = set("AD")
 REASONS = {
     "A": "A: look for its interval in the plot of all changes. On which side of 0 does it lie?",
     "B": "B: an interval that contains 0 also contains small gains and small losses.",
@@ -31,14 +30,7 @@ REASONS = {
     "of training beside them, claim more than one experiment can show.",
 )
 def _supported(answer: Callable) -> str:
-    letters = call(answer)
-    if not isinstance(letters, str):
-        raise Wrong(f"Your function returns {described(letters)}: a string such as 'ABF' is wanted.")
-    chosen = set(letters.upper()) - set(" ,")
-    if unknown := chosen - set(REASONS):
-        raise Wrong(f"There are only the sentences A to F: you name {', '.join(sorted(unknown))}.")
-    if wrong := chosen ^ SUPPORTED:
-        raise Wrong(f"You are right about {6 - len(wrong)} of 6. Think again about {REASONS[min(wrong)]}")
+    letters(answer, "AD", REASONS, "sentences")
     return "all 6. The solution says what is wrong with the others."
 
 

@@ -253,6 +253,25 @@ def parts(value: Any, count: int, wanted: str) -> tuple:
     return tuple(value)
 
 
+def letters(answer: Callable, wanted: str, reasons: dict[str, str], things: str) -> None:
+    """Compare the letters that an answer names with those wanted; reasons has a question for each letter there is.
+
+    Raises: Wrong with the number of right ones and the question of the first that is not.
+    """
+    named = call(answer)
+    if not isinstance(named, str):
+        example = "".join(list(reasons)[::2])
+        raise Wrong(f"Your function returns {described(named)}: a string such as {example!r} is wanted.")
+    chosen = set(named.upper()) - set(" ,")
+    if unknown := chosen - set(reasons):
+        raise Wrong(
+            f"There are only the {things} {min(reasons)} to {max(reasons)}: you name {', '.join(sorted(unknown))}."
+        )
+    if wrong := chosen ^ set(wanted):
+        right = len(reasons) - len(wrong)
+        raise Wrong(f"You are right about {right} of {len(reasons)}. Think again about {reasons[min(wrong)]}")
+
+
 def _recognised(result: Any, wanted: Any, case: tuple, mistakes: Mistakes, tolerance: float) -> str | None:
     """The message of the first mistake that gives this result on this case, and not the wanted one."""
     for message, mistake in mistakes.items():
