@@ -1,5 +1,5 @@
 # make book | slides | test | traces | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
-# make oldest | newest | links      (not part of make test: README.md)
+# make oldest | newest | links | anywhere      (not part of make test: README.md)
 PYTHON ?= python3
 OLDEST ?= python3.11
 BIN := .venv/bin
@@ -7,7 +7,7 @@ NAME ?=
 JS := $(wildcard vitnb/figures/*.js vitnb/figures/*/*.js book/assets/*.js tests/*.mjs)
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=300
 
-.PHONY: book slides test traces jax gpu notebooks lint format lab results clean lock oldest newest links
+.PHONY: book slides test traces jax gpu notebooks lint format lab results clean lock oldest newest links anywhere
 
 book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
@@ -47,6 +47,10 @@ oldest newest:
 # Asks the sites that the pages link to, one page a second at each: make test needs no network.
 links: book
 	@$(BIN)/python tools/links.py
+
+# The last commit's tests in a hard place, by default all: make anywhere WHERE="--only home network -- make lint"
+anywhere: .venv/ready
+	@$(BIN)/python tools/anywhere.py $(WHERE)
 
 notebooks: .venv/ready
 	@$(BIN)/python tools/notebooks.py $(NAME)
