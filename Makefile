@@ -5,7 +5,8 @@ OLDEST ?= python3.11
 BIN := .venv/bin
 NAME ?=
 JS := $(wildcard vitnb/figures/*.js vitnb/figures/*/*.js book/assets/*.js tests/*.mjs)
-NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=300
+# A cell takes a minute at most, ten on a machine that has much else to do.
+NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=900
 
 .PHONY: book slides test traces jax gpu notebooks lint format lab results clean lock oldest newest links anywhere
 
