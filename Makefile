@@ -1,14 +1,15 @@
 # make book | slides | test | traces | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
-# make oldest | newest | links | anywhere      (not part of make test: README.md)
+# make colab | oldest | newest | links | anywhere      (not part of make test: README.md)
 PYTHON ?= python3
 OLDEST ?= python3.11
+COLAB_PYTHON ?= python3.13
 BIN := .venv/bin
 NAME ?=
 JS := $(wildcard vitnb/figures/*.js vitnb/figures/*/*.js book/assets/*.js tests/*.mjs)
 # A cell takes a minute at most, ten on a machine that has much else to do.
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=900
 
-.PHONY: book slides test traces jax gpu notebooks lint format lab results clean lock oldest newest links anywhere
+.PHONY: book slides test traces jax gpu notebooks lint format lab results clean lock colab oldest newest links anywhere
 
 book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
@@ -30,6 +31,10 @@ traces: .venv/ready
 
 # The appendix on JAX: what it needs is large, and nothing else needs it.
 jax: .venv/jax
+
+# Every notebook of the commit at hand, as Colab runs it.
+colab:
+	@$(PYTHON) tools/colab.py $(NAME) --python $(COLAB_PYTHON)
 
 gpu: .venv/ready
 	@mkdir -p _build

@@ -1,7 +1,6 @@
 """The Sphinx extension: links that follow the repository, MyST in comments, a strict build, citations."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -9,11 +8,14 @@ import sys
 from pathlib import Path
 
 import nbformat
+import notebooks
+import origin
 import pytest
 import vitbook
 from pybtex.database import parse_file
 
 ROOT = Path(__file__).resolve().parents[1]
+TEXTS = (".html", ".ipynb", ".js", ".md", ".txt")
 VARIABLES = ("BOOK_REPOSITORY", "GITHUB_REPOSITORY", "GITHUB_REF_NAME", "GITHUB_REF_TYPE")
 PAGE = """\
 # One
@@ -49,8 +51,16 @@ def no_variables(monkeypatch):
         ("https://github.com/ann/vit.git", "ann/vit"),
         ("https://github.com/ann/vit", "ann/vit"),
         ("git@github.com:ann/my.vit-book.git", "ann/my.vit-book"),
+        ("git@github.com:ann/vit", "ann/vit"),
         ("ssh://git@github.com/ann/vit/", "ann/vit"),
+        ("ssh://git@github.com:22/ann/vit.git", "ann/vit"),
+        ("ssh://git@ssh.github.com:443/ann/vit.git", "ann/vit"),
+        ("git://github.com/ann/vit.git/", "ann/vit"),
+        ("https://ann@GitHub.com/ann/ann.github.io", "ann/ann.github.io"),
+        ("https://www.github.com/Ann-B/v_i.t.git", "Ann-B/v_i.t"),
         ("https://example.org/ann/vit.git", "OWNER/REPO"),
+        ("https://notgithub.com/ann/vit.git", "OWNER/REPO"),
+        ("https://github.com/ann", "OWNER/REPO"),
         (None, "OWNER/REPO"),
     ],
 )
@@ -59,19 +69,19 @@ def test_repository_follows_the_remote(tmp_path, monkeypatch, remote, slug):
     subprocess.run(["git", "init", "-q"], check=True)
     if remote:
         subprocess.run(["git", "remote", "add", "origin", remote], check=True)
-    assert vitbook.repository("OWNER/REPO") == slug
+    assert origin.repository("OWNER/REPO") == slug
 
 
 def test_a_machine_without_git_takes_what_is_declared(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    assert vitbook.repository("OWNER/REPO") == "OWNER/REPO"
+    assert origin.repository("OWNER/REPO") == "OWNER/REPO"
 
 
 def test_variables_come_before_the_remote(monkeypatch):
     monkeypatch.setenv("GITHUB_REPOSITORY", "ben/fork")
-    assert vitbook.repository("OWNER/REPO") == "ben/fork"
+    assert origin.repository("OWNER/REPO") == "ben/fork"
     monkeypatch.setenv("BOOK_REPOSITORY", "cat/fork")
-    assert vitbook.repository("OWNER/REPO") == "cat/fork"
+    assert origin.repository("OWNER/REPO") == "cat/fork"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +90,24 @@ def test_variables_come_before_the_remote(monkeypatch):
 def test_branch_is_one_that_has_pages(monkeypatch, kind, name, found):
     monkeypatch.setenv("GITHUB_REF_TYPE", kind)
     monkeypatch.setenv("GITHUB_REF_NAME", name)
-    assert vitbook.branch("main") == found
+    assert origin.branch() == found
+
+
+def test_without_variables_it_is_the_branch_at_hand_if_a_remote_can_have_it(tmp_path):
+    git = ("git", "-C", tmp_path)
+    subprocess.run(["git", "init", "-q", "-b", "lessons", tmp_path], check=True)
+    assert origin.branch(folder=tmp_path) == "main" and origin.commit(tmp_path) == ""
+    subprocess.run([*git, "remote", "add", "origin", "git@github.com:ann/vit.git"], check=True)
+    assert origin.branch(folder=tmp_path) == "lessons"
+    author = ("-c", "user.name=Ann", "-c", "user.email=ann@localhost")
+    subprocess.run([*git, *author, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    assert re.fullmatch("[0-9a-f]{40}", commit := origin.commit(tmp_path)) and origin.pushed(tmp_path) == ""
+    subprocess.run([*git, "update-ref", "refs/remotes/origin/lessons", "HEAD"], check=True)
+    assert origin.pushed(tmp_path) == commit
+    subprocess.run([*git, "checkout", "-q", "--detach"], check=True)
+    assert origin.branch("dev", tmp_path) == "dev"
+    (tmp_path / "inside").mkdir()
+    assert origin.commit(tmp_path / "inside") == ""  # a copy inside another repository has none of its own
 
 
 @pytest.mark.parametrize(
@@ -98,26 +125,45 @@ def test_uncomment(hidden, shown):
 
 
 def build(folder: Path, page: str) -> subprocess.CompletedProcess:
-    """Build a book with our configuration and one notebook, in the repository cat/fork."""
+    """Build a book with our configuration and one notebook, in a clone of a fork, on its branch "lessons"."""
     shutil.copytree(ROOT / "book" / "ext", folder / "book" / "ext")
     shutil.copytree(ROOT / "book" / "assets", folder / "book" / "assets")
     shutil.copy(ROOT / "_config.yml", folder)
     (folder / "_toc.yml").write_text("format: jb-book\nroot: book/one\n")
     (folder / "book" / "references.bib").touch()  # empty, unless it is there
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(page)]), folder / "book" / "one.ipynb")
+    cells = [nbformat.v4.new_markdown_cell(page), notebooks.setup_cell(origin.archive("OWNER/REPO", "main"))]
+    metadata = {"language_info": {"name": "python"}}  # as tools/notebooks.py writes it
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), folder / "book" / "one.ipynb")
+    for command in (
+        ("init", "-q", "-b", "lessons"),
+        ("remote", "add", "origin", "https://github.com/someone/else.git"),
+        ("add", "book", "_config.yml", "_toc.yml"),
+        ("-c", "user.name=Ann", "-c", "user.email=ann@localhost", "commit", "-q", "-m", "one"),
+    ):
+        subprocess.run(["git", "-C", folder, *command], check=True)
     # as `make book` does
     command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
-    environment = {**os.environ, "BOOK_REPOSITORY": "cat/fork"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 def test_build_follows_a_fork_and_shows_hidden_myst(tmp_path):
     result = build(tmp_path, PAGE)
     assert result.returncode == 0, result.stderr
-    html = (tmp_path / "_build" / "html" / "book" / "one.html").read_text()
-    assert "https://colab.research.google.com/github/cat/fork/blob/main/book/one.ipynb" in html
-    assert "https://github.com/cat/fork/blob/main/README.md" in html
-    assert "OWNER/REPO" not in html
+    site = tmp_path / "_build" / "html"
+    html = (site / "book" / "one.html").read_text()
+    fork, commit = "https://github.com/someone/else", origin.commit(tmp_path)
+    assert set(re.findall(r'href="(https://(?:github|colab)\.[^"]*)"', html)) == {
+        fork,  # the button that leads to the repository
+        f"{fork}/blob/main/README.md",  # the page's own link
+        f"{fork}/edit/lessons/book/one.ipynb",
+        f"{fork}/issues/new?title=Issue%20on%20page%20%2Fbook/one.html&body=Your%20issue%20content%20here.",
+        f"{fork}/commit/{commit}",  # below the page
+        "https://colab.research.google.com/github/someone/else/blob/colab/book/one.ipynb",
+    }
+    assert f'<p>Built from commit <a href="{fork}/commit/{commit}"><code>{commit[:7]}</code></a>.</p>' in html
+    for text in (re.sub(r"<[^>]+>", "", html), (site / "_sources" / "book" / "one.ipynb").read_text()):
+        assert f"{fork}/archive/{commit}.zip" in text  # the first cell, in the page and in the notebook it offers
+    assert not [path for path in site.rglob("*.*") if path.suffix in TEXTS and "OWNER/REPO" in path.read_text()]
     assert "Exercise 1" in html and 'id="ex-one"' in html
     assert 'href="#equation-eq-n"' in html
     assert 'href="#sec-two"' in html

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import notebooks
+import origin
 import pytest
 import vitbook
 import yaml
@@ -88,12 +89,12 @@ def test_check_shows_the_difference_and_writes_nothing(stored, tmp_path):
 @pytest.mark.parametrize(
     "source, fault",
     [
-        ("import sys\nprint('slow', file=sys.stderr)", "cell 3 writes to stderr: slow"),
+        ("import sys\nprint('slow', file=sys.stderr)", "cell 2 writes to stderr: slow"),
         ("1 / 0", "ZeroDivisionError"),
         ("import os\nprint(os.path.join('/home', 'ann', 'x'))", "path of one machine: /home/ann"),
         ("print(2_000 * ('word ' * 200 + '\\n'))", "the limit is 2,000,000"),
-        (f"x = {80 * '1'}", "cell 3 has a line of more than 75 characters"),
-        ("import matplotlib.pyplot as plt\n\n_ = plt.plot([1, 2])", "cell 3 draws a picture without mystnb.image.alt"),
+        (f"x = {80 * '1'}", "cell 2 has a line of more than 75 characters"),
+        ("import matplotlib.pyplot as plt\n\n_ = plt.plot([1, 2])", "cell 2 draws a picture without mystnb.image.alt"),
     ],
 )
 def test_tool_refuses_what_must_not_be_published(stored, source, fault):
@@ -102,52 +103,53 @@ def test_tool_refuses_what_must_not_be_published(stored, source, fault):
     assert "outputs" not in path.read_text() or '"outputs": []' in path.read_text()
 
 
-def test_first_cells_are_refreshed_not_repeated(stored, tmp_path, monkeypatch):
+def test_the_setup_cell_is_refreshed_not_repeated(stored, tmp_path, monkeypatch):
     path, _ = stored(cell("x = 1"))
     monkeypatch.setenv("BOOK_REPOSITORY", "cat/fork")
     notebooks.run(path, check=False, root=tmp_path)
     assert path.read_text().count("google.colab") == 1
-    assert path.read_text().count("github/cat/fork/blob/main/one.ipynb") == 1
+    assert path.read_text().count("https://github.com/cat/fork/archive/main.zip") == 1
     assert notebooks.faults(nbformat.read(path, 4), "one.ipynb") == []
 
 
-def test_setup_does_nothing_outside_colab_and_installs_there(monkeypatch):
+def test_setup_does_nothing_outside_colab_and_installs_there_in_silence(monkeypatch, capsys):
     ran = []
     shell = InteractiveShell()
-    shell.register_magic_function(ran.append, magic_name="pip")
-    source = notebooks.first_cells("ann/vit", "book/one.ipynb")[1].source
+    shell.system = ran.append
+    source = notebooks.setup_cell("https://example.org/one.zip").source
     shell.run_cell(source).raise_error()
     assert ran == []
     monkeypatch.setitem(sys.modules, "google.colab", object())
     shell.run_cell(source).raise_error()
-    assert ran == [f"install -q --no-deps {notebooks.ANYWIDGET} psygnal git+https://github.com/ann/vit"]
+    assert ran == [f"pip install -qq --no-deps {notebooks.ANYWIDGET} psygnal https://example.org/one.zip"]
+    assert capsys.readouterr().out == ""  # %pip would ask for a restart
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda notebook: notebook.cells[3].update(outputs=[]),
-        lambda notebook: notebook.cells[3].update(execution_count=None),
-        lambda notebook: notebook.cells[3].update(execution_count=7),
-        lambda notebook: notebook.cells[3].update(source="x = " + 80 * "1"),
-        lambda notebook: notebook.cells.pop(0),
-        lambda notebook: notebook.cells.pop(2),
-        lambda notebook: notebook.cells[0].update(source=notebook.cells[0].source.replace("one", "two")),
+        lambda notebook: notebook.cells[2].update(outputs=[]),
+        lambda notebook: notebook.cells[2].update(execution_count=None),
+        lambda notebook: notebook.cells[2].update(execution_count=7),
+        lambda notebook: notebook.cells[2].update(source="x = " + 80 * "1"),
+        lambda notebook: notebook.cells.pop(1),
+        lambda notebook: notebook.cells.insert(0, nbformat.v4.new_markdown_cell("[Colab](x)", id="badge")),
+        lambda notebook: notebook.cells[1].update(source=notebook.cells[1].source.replace("psygnal", "torch")),
         lambda notebook: notebook.metadata.kernelspec.update(name="venv311"),
-        lambda notebook: notebook.cells[3].outputs.append(
+        lambda notebook: notebook.cells[2].outputs.append(
             nbformat.v4.new_output("display_data", {"image/png": "iVBORw0KGgo="})
         ),
-        lambda notebook: notebook.cells[3].outputs.append(nbformat.v4.new_output("stream", name="stderr", text="oh")),
-        lambda notebook: notebook.cells[3].outputs.append(nbformat.v4.new_output("error", ename="E", evalue="oh")),
+        lambda notebook: notebook.cells[2].outputs.append(nbformat.v4.new_output("stream", name="stderr", text="oh")),
+        lambda notebook: notebook.cells[2].outputs.append(nbformat.v4.new_output("error", ename="E", evalue="oh")),
     ],
 )
 def test_every_kind_of_damage_is_seen(change):
-    badge, setup = notebooks.first_cells("ann/vit", "one.ipynb")
+    setup = notebooks.setup_cell(origin.archive("ann/vit", "main"))
     checked = cell("print(1)", "nbval-check-output")
     setup.execution_count, checked.execution_count = 1, 2
     checked.outputs = [nbformat.v4.new_output("stream", text="1\n")]
     kernel = {"kernelspec": {"display_name": "Python 3", "name": "python3"}}
-    cells = [badge, nbformat.v4.new_markdown_cell("# One"), setup, checked]
+    cells = [nbformat.v4.new_markdown_cell("# One"), setup, checked]
     notebook = nbformat.v4.new_notebook(metadata=kernel, cells=cells)
     assert notebooks.faults(notebook, "one.ipynb") == []
     change(notebook)

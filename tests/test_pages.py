@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import notebooks
+import origin
 import pytest
-import vitbook
 import yaml
 from driver import assert_sound
 
@@ -107,9 +107,8 @@ def test_search_finds_a_word(visit):
 
 
 @pytest.mark.parametrize("chapter", NOTEBOOKS)
-def test_colab_opens_this_notebook_of_this_repository(site, chapter):
-    declared = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
-    slug = vitbook.repository(declared["url"].removeprefix("https://github.com/"))
-    branch = vitbook.branch(declared["branch"])
+def test_colab_opens_the_stamped_copy_of_this_notebook(site, chapter):
+    declared = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
+    slug = origin.repository(declared.removeprefix("https://github.com/"), ROOT)
     links = set(re.findall(r"https://colab\.research[^\"]+", (site / f"{chapter}.html").read_text()))
-    assert links == {f"https://colab.research.google.com/github/{slug}/blob/{branch}/{chapter}.ipynb"}
+    assert links == {f"https://colab.research.google.com/github/{slug}/blob/colab/{chapter}.ipynb"}

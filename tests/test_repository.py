@@ -28,7 +28,7 @@ def test_workflows_follow_githubs_schema():
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert {path.stem for path in WORKFLOWS} >= {"ci", "gpu", "pages", "weekly"}
+    assert {path.stem for path in WORKFLOWS} >= {"ci", "colab", "gpu", "pages", "weekly"}
     dependabot = [*command[: -len(WORKFLOWS)][:-1], "vendor.dependabot", ROOT / ".github" / "dependabot.yml"]
     result = subprocess.run(dependabot, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -109,6 +109,16 @@ def test_workflows_ask_for_no_more_than_they_need(path):
     used = re.findall(r"uses: (.*)", path.read_text())
     assert used
     assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action) for action in used), used
+
+
+def test_one_job_may_write_and_only_to_the_branch_of_the_copies():
+    workflows = {path.stem: yaml.safe_load(path.read_text()) for path in WORKFLOWS}
+    jobs = {(name, key): job for name, workflow in workflows.items() for key, job in workflow["jobs"].items()}
+    writing = {name for name, job in jobs.items() if job.get("permissions", {}).get("contents") == "write"}
+    assert writing == {name for name, job in jobs.items() if "git push" in str(job)} == {("pages", "colab")}
+    assert jobs["pages", "colab"]["if"] == "github.ref == 'refs/heads/main'"
+    pushed = re.findall(r"git push .*", (ROOT / ".github" / "workflows" / "pages.yml").read_text())
+    assert pushed == ['git push --force "$REMOTE" "$copies:refs/heads/colab"']
 
 
 def test_ci_keeps_the_traces_of_page_tests_that_fail():

@@ -3,7 +3,7 @@
     python tools/assignment.py week3 3.1 3.2 4.3 --points 2 1 3 --out assignments
 
 The notebook to hand out has the texts, the skeletons and the instant checks, a
-Colab button and no answers. It is also a source notebook for nbgrader (and
+cell that installs vitnb on Colab, and no answers. It is also a source notebook for nbgrader (and
 what reads its format): the cells that give points are locked and named. With
 --course FILE.py a teacher's own exercises join: vitnb.checks' own form, and
 TASKS, a dict from the exercise's number to its text in Markdown.
@@ -18,6 +18,8 @@ from pathlib import Path
 
 import nbformat
 import notebooks
+import origin
+from frame import published
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -121,8 +123,8 @@ def graded(grade_id: str, kind: str, points: float | None = None) -> dict:
     return {"nbgrader": said | (tests if points is not None else {"grade": False, "locked": False})}
 
 
-def handout(title: str, exercises: Sequence[Exercise], points: Sequence[float], slug: str) -> NotebookNode:
-    """The notebook to hand out."""
+def handout(title: str, exercises: Sequence[Exercise], points: Sequence[float], address: str) -> NotebookNode:
+    """The notebook to hand out; on Colab it installs vitnb from an address."""
     intro = (
         f"# {title}\n\nReplace each `...` by your code and run the cell: `check` says what is right or wrong with it, "
         "as often as you like, and `check(number, hint=1)` gives a hint. Do not rename the functions and classes. "
@@ -145,9 +147,7 @@ def handout(title: str, exercises: Sequence[Exercise], points: Sequence[float], 
         cells.append(new_code_cell(f"assert {one.call}", id=f"check-{one.slug}", metadata=locked))
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     made = new_notebook(cells=cells, metadata={**kernel, "language_info": {"name": "python"}})
-    setup = notebooks.first_cells(slug, "")[
-        1
-    ]  # a button needs an address: the teacher's own, where the notebook will be
+    setup = notebooks.setup_cell(address)
     setup.metadata = {**graded("setup", "code"), "cellView": "form"}
     made.cells.insert(1, setup)
     nbformat.validate(made)
@@ -188,9 +188,7 @@ def write(
     points = list(points) * (len(numbers) // len(points))
     if course is not None:
         cli.load(course)
-    slug = notebooks.repository()
-    from frame import published
-
+    slug = origin.repository(notebooks.repository(), notebooks.ROOT)
     home = published(slug) or "https://example.org/"
     private = getattr(sys.modules.get("vitnb_course"), "TASKS", {}) if course else {}
     exercises = [own(course, n) if n in private else find(n, home) for n in numbers]
@@ -199,7 +197,9 @@ def write(
             if both := one.names & other.names:
                 wanted = f"exercises {other.number} and {one.number} both want {', '.join(sorted(both))}"
                 raise ValueError(f"{wanted}: put them into two assignments")
-    made = handout(title or name, exercises, points, slug)
+    # Students install what the teacher has, unless GitHub does not have it.
+    at = origin.pushed(notebooks.ROOT) or origin.branch(folder=notebooks.ROOT)
+    made = handout(title or name, exercises, points, origin.archive(slug, at))
     out.mkdir(parents=True, exist_ok=True)
     for path, notebook in ((out / f"{name}.ipynb", made), (out / f"{name}-answers.ipynb", solved(made, exercises))):
         with replacing(path) as part:
@@ -234,5 +234,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(notebooks.ROOT / "book" / "ext"))
     sys.exit(main())

@@ -5,8 +5,8 @@
     python tools/notebooks.py --check ...      show what would change, write nothing
     python tools/notebooks.py --figures ...    run nothing, give the stored live figures today's JavaScript
 
-Each notebook also gets its two first cells: the Colab badge, and the cell
-that installs vitnb there.
+Each notebook also gets the cell that installs vitnb on Colab. The badge that
+opens it there comes with the commit (tools/stamp.py).
 """
 
 import argparse
@@ -30,17 +30,21 @@ from nbformat import NotebookNode
 from vitnb._files import replacing
 
 ROOT = Path(__file__).resolve().parents[1]
-COLAB = "https://colab.research.google.com"
-BADGE = "[![Open in Colab]({colab}/assets/colab-badge.svg)]({colab}/github/{repository}/blob/main/{path})"
-# --no-deps: Colab has all else that vitnb needs, and its own torch and ipywidgets must stay.
+sys.path.insert(0, str(ROOT / "book" / "ext"))
+
+import origin  # noqa: E402
+
+# --no-deps: Colab has all else that vitnb needs, and its own torch and ipywidgets must stay. Not %pip, which
+# asks for a restart that is not needed, and not !pip, at which Pygments warns.
 ANYWIDGET = re.search(r"^anywidget==[\d.]+", (ROOT / "requirements.txt").read_text(), re.MULTILINE)[0]
 SETUP = """\
 # @title Setup: on Colab this installs vitnb, elsewhere it does nothing
 import sys
 
 if "google.colab" in sys.modules:
-    repository = "https://github.com/{repository}"
-    %pip install -q --no-deps {anywidget} psygnal git+{{repository}}"""
+    address = "{address}"
+    wanted = f"{anywidget} psygnal {{address}}"
+    get_ipython().system(f"pip install -qq --no-deps {{wanted}}")"""
 KEPT_METADATA = {
     "notebook": ("accelerator", "mystnb", "widgets"),
     "cell": ("cellView", "jupyter", "mystnb", "slideshow", "tags"),
@@ -62,25 +66,21 @@ def repository() -> str:
     return os.environ.get("BOOK_REPOSITORY") or declared.removeprefix("https://github.com/")
 
 
-def first_cells(slug: str, path: str) -> tuple[NotebookNode, NotebookNode]:
-    """Return the badge and the setup cell of the notebook at `path` in the repository `slug`."""
-    badge = nbformat.v4.new_markdown_cell(
-        BADGE.format(colab=COLAB, repository=slug, path=path), id="badge", metadata={"tags": ["remove-cell"]}
-    )
+def setup_cell(address: str, path: str = "") -> NotebookNode:
+    """Return the cell that installs vitnb on Colab from an address, for the notebook at `path` in the repository."""
     folded = {"cellView": "form", "mystnb": {"code_prompt_show": "Setup on Colab"}, "tags": ["hide-cell"]}
     if Path(path).stem == "index":  # the first page begins with what it is
         folded = {"cellView": "form", "tags": ["remove-cell"]}
-    setup = nbformat.v4.new_code_cell(SETUP.format(repository=slug, anywidget=ANYWIDGET), id="setup", metadata=folded)
-    return badge, setup
+    source = SETUP.format(address=address, anywidget=ANYWIDGET)
+    return nbformat.v4.new_code_cell(source, id="setup", metadata=folded)
 
 
-def insert_first_cells(notebook: NotebookNode, slug: str, path: str) -> None:
-    """Put the badge first and the setup cell before all other code, in place of older ones."""
-    badge, setup = first_cells(slug, path)
-    cells = [cell for cell in notebook.cells if cell.id not in (badge.id, setup.id)]
+def insert_setup(notebook: NotebookNode, address: str, path: str) -> None:
+    """Put the setup cell before all other code, in place of an older one."""
+    cells = [cell for cell in notebook.cells if cell.id not in ("badge", "setup")]
     code = [number for number, cell in enumerate(cells) if cell.cell_type == "code"]
-    cells.insert(code[0] if code else len(cells), setup)
-    notebook.cells = [badge, *cells]
+    cells.insert(code[0] if code else len(cells), setup_cell(address, path))
+    notebook.cells = cells
 
 
 def read(path: Path) -> NotebookNode:
@@ -201,12 +201,13 @@ def faults(notebook: NotebookNode, path: str) -> list[str]:
         found.append("the cells were not run once, from top to bottom")
     if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
         found.append("Colab knows no other kernel than python3")
-    slug = re.search(r"colab\.research\.google\.com/github/([^/]+/[^/]+)/blob", notebook.cells[0].source)
-    badge, setup = first_cells(slug[1] if slug else "OWNER/REPO", path)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for there, wanted in ((notebook.cells[:1], badge), (code[:1], setup)):
-        if [(cell.source, cell.metadata) for cell in there] != [(wanted.source, wanted.metadata)]:
-            found.append(f"the {wanted.id} cell is missing or not as tools/notebooks.py writes it")
+    named = origin.ARCHIVE.search(code[0].source) if code else None
+    setup = setup_cell(named[0] if named else "", path)
+    if [(cell.source, cell.metadata) for cell in code[:1]] != [(setup.source, setup.metadata)]:
+        found.append("the setup cell is missing or not as tools/notebooks.py writes it")
+    if any(cell.id == "badge" for cell in notebook.cells):
+        found.append("has a badge: only a stamped copy knows where Colab finds it")
     if (size := len(nbformat.writes(notebook).encode())) > MAX_BYTES:
         found.append(f"the notebook takes {size:,} bytes, the limit is {MAX_BYTES:,}: print or draw less")
     return found
@@ -247,7 +248,7 @@ def run(path: Path, check: bool, root: Path = ROOT, figures: bool = False) -> li
     if figures:
         refresh_figures(notebook)
     else:
-        insert_first_cells(notebook, repository(), path.relative_to(root).as_posix())
+        insert_setup(notebook, origin.archive(repository(), "main"), path.relative_to(root).as_posix())
         try:
             execute(notebook, path.parent)
         except CellExecutionError as error:

@@ -1,10 +1,7 @@
 """What Jupyter Book lacks: links that follow forks, MyST in comments, sources cited by address; the rest beside it."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 from docutils import nodes
@@ -14,34 +11,12 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
+import origin
+
 # Colab, JupyterLab and GitHub show MyST's own lines as noise, and hide comments. So notebooks
 # write  <!-- :::{name} title, options on their own lines, ::: and -->  and  <!-- (label)= -->.
 FENCE = re.compile(r"<!--[ \t]*(:{3,}[^\n]*?)((?:\n:[^\n]*)*)\s*-->")
 LABEL = re.compile(r"<!--[ \t]*(\([\w:.-]+\)=?)[ \t]*-->")
-SLUG = re.compile(r"github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?$")
-
-
-def repository(declared: str) -> str:
-    """Return the owner/name of the repository in which the book is being built.
-
-    BOOK_REPOSITORY counts first, then GITHUB_REPOSITORY (set in GitHub
-    Actions), then the remote named origin, then what is declared.
-    """
-    for variable in ("BOOK_REPOSITORY", "GITHUB_REPOSITORY"):
-        if os.environ.get(variable):
-            return os.environ[variable]
-    if not shutil.which("git"):
-        return declared
-    git = subprocess.run(["git", "remote", "get-url", "origin"], capture_output=True, text=True)
-    found = SLUG.search(git.stdout.strip())
-    return found[1] if found else declared
-
-
-def branch(declared: str) -> str:
-    """Return the branch to link to; a pull request's "12/merge" has no pages."""
-    name = os.environ.get("GITHUB_REF_NAME", "")
-    is_branch = os.environ.get("GITHUB_REF_TYPE") == "branch"
-    return name if is_branch and name and not name.endswith("/merge") else declared
 
 
 def uncomment(markdown: str) -> str:
@@ -52,18 +27,39 @@ def uncomment(markdown: str) -> str:
 
 
 def follow_repository(app: Sphinx, config: Config) -> None:
-    """Point the buttons of every page at the repository of this build."""
+    """Point the buttons of every page at the repository of this build, and name its commit below the page."""
     options = config.html_theme_options
-    declared = SLUG.search(options["repository_url"])[1]
-    slug = repository(declared)
+    declared = origin.SLUG.search(options["repository_url"])[1]
+    slug, commit = origin.repository(declared, app.srcdir), origin.commit(app.srcdir)
     options["repository_url"] = f"https://github.com/{slug}"
-    options["repository_branch"] = branch(options["repository_branch"])
+    options["repository_branch"] = origin.branch(options["repository_branch"], app.srcdir)
+    changed = origin.git("status", "--porcelain", "--untracked-files=no", folder=app.srcdir)
+    options["extra_footer"] = built_from(slug, commit, bool(changed))
     config.vitbook_rename = (declared, slug)
+    config.vitbook_commit = commit if slug != origin.UNKNOWN else ""
+
+
+def built_from(slug: str, commit: str, changed: bool) -> str:
+    """Return the line below a page: its commit, which is also what its notebook installs in Colab."""
+    if not commit:
+        return ""
+    shown = f"<code>{commit[:7]}</code>"
+    if slug != origin.UNKNOWN:
+        shown = f'<a href="https://github.com/{slug}/commit/{commit}">{shown}</a>'
+    return f"<p>Built from commit {shown}{', with changes' * changed}.</p>"
+
+
+def named(config: Config, text: str) -> str:
+    """Return the source of a page with the repository of this build and, where it installs vitnb, the commit."""
+    text = text.replace(*config.vitbook_rename)
+    if not config.vitbook_commit:
+        return text
+    return origin.ARCHIVE.sub(origin.archive(config.vitbook_rename[1], config.vitbook_commit), text)
 
 
 def prepare_source(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Rename the repository in a page and uncomment the MyST of a notebook."""
-    source[0] = source[0].replace(*app.config.vitbook_rename)
+    """Name the repository in a page and uncomment the MyST of a notebook."""
+    source[0] = named(app.config, source[0])
     if not str(app.env.doc2path(docname)).endswith(".ipynb"):
         return
     notebook = json.loads(source[0])
@@ -71,6 +67,21 @@ def prepare_source(app: Sphinx, docname: str, source: list[str]) -> None:
         if cell["cell_type"] == "markdown":
             cell["source"] = uncomment("".join(cell["source"]))
     source[0] = json.dumps(notebook)
+
+
+def name_downloads(app: Sphinx, exception: Exception | None) -> None:
+    """Name the repository in the sources that a page offers for download, too."""
+    for path in Path(app.outdir, "_sources").rglob("*.*"):
+        if path.suffix in (".ipynb", ".md"):
+            path.write_text(named(app.config, path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def launch_stamped(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
+    """Let the button open in Colab the copy of the notebook that installs this commit (tools/stamp.py)."""
+    for group in context.get("header_buttons", []):
+        for button in group.get("buttons", []):
+            if button.get("text") == "Colab":
+                button["url"] = origin.in_colab(app.config.vitbook_rename[1], f"{pagename}.ipynb")
 
 
 class ChapterSeconds(SphinxDirective):
@@ -123,6 +134,7 @@ def mend_bibliography(app: Sphinx, pagename: str, template: str, context: dict, 
 def setup(app: Sphinx) -> dict:
     """Register the extension."""
     app.add_config_value("vitbook_rename", ("", ""), "env", tuple)
+    app.add_config_value("vitbook_commit", "", "env", str)
     app.add_directive("chapter-seconds", ChapterSeconds)
     app.setup_extension("formulas")
     app.setup_extension("frame")
@@ -135,4 +147,6 @@ def setup(app: Sphinx) -> dict:
     app.connect("source-read", prepare_source)
     app.connect("doctree-resolved", link_citations)
     app.connect("html-page-context", mend_bibliography)
+    app.connect("html-page-context", launch_stamped, priority=900)  # the theme makes the buttons at 501
+    app.connect("build-finished", name_downloads)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
