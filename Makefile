@@ -1,4 +1,4 @@
-# make book | slides | test | traces | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
+# make book | slides | room | test | traces | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
 # make colab | oldest | newest | links | anywhere      (not part of make test: README.md)
 PYTHON ?= python3
 OLDEST ?= python3.11
@@ -9,7 +9,7 @@ JS := $(wildcard vitnb/figures/*.js vitnb/figures/*/*.js book/assets/*.js tests/
 # A cell takes a minute at most, ten on a machine that has much else to do.
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=900
 
-.PHONY: book slides test traces jax gpu notebooks lint format lab results clean lock colab oldest newest links anywhere
+.PHONY: book slides room test traces jax gpu notebooks lint format lab results clean lock colab oldest newest links anywhere
 
 book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
@@ -18,6 +18,11 @@ book: .venv/ready
 # Decks and handouts are built with the book; this prints them, too.
 slides: book
 	@$(BIN)/python tools/print_slides.py
+
+# Three gigabytes on Linux. It is installed where there is no network, and two chapters run there.
+room: book
+	@$(BIN)/python tools/room.py pack
+	@$(BIN)/python tools/room.py prove
 
 # loadfile keeps a notebook's cells in one process and in order; tests/conftest.py says which files start first.
 # One process more than cores, because page tests wait. One thread each: on two cores two processes with two threads

@@ -8,6 +8,7 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -136,6 +137,43 @@ def test_a_root_is_only_read(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
     for path in (root, raw(root)):
         path.chmod(0o700)
+
+
+READER = """
+import os, sys
+from torchvision.datasets import FashionMNIST
+FashionMNIST.resources, FashionMNIST.mirrors = eval(sys.argv[1]), []
+from vitnb import data
+data.load("digits")  # another user may not be able to import what root's Python has
+if os.geteuid() == 0:
+    os.setuid(65534)
+assert not os.access(sys.argv[2], os.W_OK)
+os.environ |= {"VITNB_DATA": sys.argv[2], "HOME": sys.argv[2], "VITNB_OFFLINE": sys.argv[3]}
+os.environ.pop("XDG_CACHE_HOME")
+print(data.load().name)
+"""
+
+
+@pytest.mark.parametrize("offline", ["0", "1"])
+def test_a_class_reads_one_folder_in_which_nobody_can_write(offline):
+    """As on a JupyterHub: another user owns it, and a home that cannot be written does no harm either."""
+    with tempfile.TemporaryDirectory() as folder:  # tmp_path is closed to other users
+        root = place(Path(folder) / "class")
+        for path in (root / "FashionMNIST" / "raw", root / "FashionMNIST", root, Path(folder)):
+            path.chmod(0o555)
+        try:
+            command = [sys.executable, "-c", READER, repr(SUMS), str(root), offline]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.stdout == "fashion_mnist\n", done.stderr
+            assert {path.name for path in raw(root).iterdir()} == set(ARCHIVES)
+            raw(root).chmod(0o755)
+            (raw(root) / IMAGES).unlink()
+            raw(root).chmod(0o555)
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.stdout.split()[-1] == "digits" and done.stdout.count("\n") == 2, done.stderr
+        finally:
+            for path in (Path(folder), root, root / "FashionMNIST", raw(root)):
+                path.chmod(0o755)
 
 
 def test_a_truncated_unpacked_file_does_no_harm(tmp_path):

@@ -36,8 +36,7 @@ def fashion_mnist(root: str | Path | None = None) -> list[Tensor]:
     Raises: ConnectionError if there is nothing here and no download; RuntimeError if what is here is
         damaged and could not be replaced; OSError if the disk is full.
     """
-    places = [place for place in (root, os.environ.get("VITNB_DATA"), cache_dir()) if place]
-    folders = [Path(place).expanduser() / "FashionMNIST" / "raw" for place in places]
+    folders = _folders(root)
     found = next(filter(None, map(_read, folders)), None)
     if found is not None:
         return found
@@ -53,10 +52,26 @@ def fashion_mnist(root: str | Path | None = None) -> list[Tensor]:
     return _read(target)
 
 
+def place() -> Path | None:
+    """The folder in which all four archives are whole, None if there is none; nothing is downloaded."""
+    return next((folder for folder in _folders() if _whole(folder)), None)
+
+
 def cache_dir() -> Path:
     """The folder where this platform keeps a user's caches, for vitnb."""
     home = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
     return Path(os.environ.get("XDG_CACHE_HOME") or home) / "vitnb"
+
+
+def _folders(root: str | Path | None = None) -> list[Path]:
+    """Where the archives may be, in the order in which they are looked for."""
+    places = [place for place in (root, os.environ.get("VITNB_DATA"), cache_dir()) if place]
+    return [Path(place).expanduser() / "FashionMNIST" / "raw" for place in places]
+
+
+def _whole(folder: Path) -> list[bytes] | None:
+    blobs = [_archive(folder / name, md5) for name, md5 in FashionMNIST.resources]
+    return None if None in blobs else blobs
 
 
 def _check_damage(folders: list[Path], error: Exception) -> None:
@@ -71,8 +86,8 @@ def _check_damage(folders: list[Path], error: Exception) -> None:
 
 def _read(folder: Path) -> list[Tensor] | None:
     """Train images, train labels, test images, test labels; None unless all archives are there and right."""
-    blobs = [_archive(folder / name, md5) for name, md5 in FashionMNIST.resources]
-    return None if None in blobs else [_unpack(blob) for blob in blobs]
+    blobs = _whole(folder)
+    return blobs and [_unpack(blob) for blob in blobs]
 
 
 def _archive(path: Path, md5: str) -> bytes | None:
