@@ -91,7 +91,8 @@ def write(out: Path, slug: str, commit: str) -> list[str]:
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         (out / path).write_text(stamped(text, path, slug, commit), encoding="utf-8")
     lines = [f"- {badge(slug, path)} [{path}]({path})\n" for path in notebooks]
-    (out / "README.md").write_text(README.format(slug=slug, commit=commit, short=commit[:7]) + "".join(lines))
+    listed = README.format(slug=slug, commit=commit, short=commit[:7]) + "".join(lines)
+    (out / "README.md").write_text(listed, encoding="utf-8")
     return list(notebooks)
 
 
