@@ -5,6 +5,7 @@ import re
 
 import assignment
 import nbformat
+import origin
 import pytest
 
 from vitnb.checks import engine
@@ -109,3 +110,13 @@ def test_what_cannot_be_made_is_told(tmp_path, capsys):
     assert assignment.main(["week", "3.1", "3.1", "--out", out]) == 2
     assert "both want my_attention" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("pushed, at", [("3f2a1c0", "3f2a1c0"), ("", "lessons")])
+def test_on_colab_students_install_the_teachers_commit_once_it_is_on_github(tmp_path, monkeypatch, pushed, at):
+    monkeypatch.setenv("BOOK_REPOSITORY", "someone/else")
+    monkeypatch.setattr(origin, "pushed", lambda folder: pushed)
+    monkeypatch.setattr(origin, "branch", lambda folder: "lessons")
+    path = assignment.write("week", ["3.1"], [1], tmp_path, None, "")
+    [setup] = [cell.source for cell in nbformat.read(path, 4).cells if cell.id == "setup"]
+    assert origin.ARCHIVE.findall(setup) == [f"https://github.com/someone/else/archive/{at}.zip"]
