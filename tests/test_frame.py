@@ -108,6 +108,17 @@ def test_the_list_of_chapters_says_what_the_chapters_say(site):
         assert f"{frame.numbered(page, chapter.title)} · {chapter.reading} min" in unescape(html)
 
 
+def test_the_page_for_teachers_says_what_memory_a_user_needs(site):
+    measured = json.loads((ROOT / "book" / "results" / "kernels.json").read_text())["result"]
+    least, most = (choose(measured["kernels"], key=measured["kernels"].get) for choose in (min, max))
+    page = (site / "book" / "teaching.html").read_text()
+    [table] = [part for part in re.findall(r"<table.*?</table>", page, re.DOTALL) if "memory at the peak" in part]
+    rows = [unescape(re.sub(r"<[^>]+>", " ", row)) for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)][1:]
+    sizes = (measured["server"], measured["kernels"][least], measured["kernels"][most])
+    assert [re.search(r"\d+ MB", row)[0] for row in rows] == [f"{size / 1e6:.0f} MB" for size in sizes]
+    assert f'href="{least}.html"' in table and f'href="{most}.html"' in table
+
+
 def test_minutes_are_read_in_both_ways_of_writing(tmp_path):
     (tmp_path / "book").mkdir()
     for name, time, wanted in (

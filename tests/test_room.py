@@ -487,7 +487,7 @@ def test_no_room_on_the_disk_is_told_before_the_installation(here, capsys, monke
     assert checked(here, capsys) == ["ready"]  # what is installed needs no more
     shutil.rmtree(here / ".venv")
     [line] = checked(here, capsys, room.install)
-    assert line == "Disk: 0.0 GB are wanted here, and 0.0 GB are free." and not (here / ".venv").exists()
+    assert line == "Disk: 0.5 GB are wanted here, and 0.0 GB are free." and not (here / ".venv").exists()
 
 
 @pytest.mark.parametrize("what", ["a wheel missing", "data damaged"])

@@ -48,7 +48,7 @@ PLATFORMS = {
 GLIBC, MACOS = 28, (14, 0)  # the newest systems for which wheels are taken: glibc 2.28 is of 2018
 PY = "py" if os.name == "nt" else "python3"
 MEMORY = 4e9  # bytes; the notebooks of one chapter, JupyterLab and a browser
-SLACK = 1.25  # compiled files come to what the wheels hold, and a room wants to save its work
+EXTRA = 5e8  # bytes; to what the wheels hold come compiled files, pip, and what students save
 STORED = (".whl", ".gz", ".png", ".woff2", ".jpg")  # compressed already
 SOLUTION = re.compile(r"<details>\s*<summary>Solution</summary>.*?</details>", re.DOTALL)
 
@@ -152,8 +152,9 @@ def too_small(folder: Path, target: dict) -> Iterator[str]:
     if installed(folder):
         return
     free = shutil.disk_usage(str(folder)).free
-    if free < target["unpacked"] * SLACK:
-        yield f"Disk: {target['unpacked'] * SLACK / 1e9:.1f} GB are wanted here, and {free / 1e9:.1f} GB are free."
+    wanted = target["unpacked"] + EXTRA
+    if free < wanted:
+        yield f"Disk: {wanted / 1e9:.1f} GB are wanted here, and {free / 1e9:.1f} GB are free."
     deep = len(str(folder / ".venv" / "Lib" / "site-packages")) + 1 + target["longest"]
     if os.name == "nt" and deep > 259:
         yield f"Path: Windows allows 259 characters, and {deep} are needed. Move the folder nearer to C:\\."
@@ -606,7 +607,7 @@ def readme(targets: Sequence[dict]) -> str:
     return README.format(
         pythons=" or ".join(sorted({one["python"] for one in targets})),
         platforms=", ".join(sorted({one["platform"] for one in targets})),
-        disk=max(one["unpacked"] for one in targets) * SLACK / 1e9,
+        disk=(max(one["unpacked"] for one in targets) + EXTRA) / 1e9,
         folder=FOLDER,
     )
 

@@ -69,6 +69,13 @@ def read_chapter(source: Path, docname: str) -> Chapter | None:
     return Chapter(docname, title[1], aim[1].split(";")[0], minutes if more else minutes - of_them, of_them)
 
 
+def read_title(source: Path, docname: str) -> str:
+    """Return the title of a notebook, with its number."""
+    cells = json.loads((source / f"{docname}.ipynb").read_text(encoding="utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return numbered(docname, re.search(r"^# (.+)$", text, re.MULTILINE)[1])
+
+
 def contents(source: Path) -> list[tuple[str, list[str]]]:
     """Return the parts of the book, (name, pages), as _toc.yml has them; a part may have no name."""
     toc = yaml.safe_load((source / "_toc.yml").read_text(encoding="utf-8"))
@@ -151,6 +158,25 @@ class Misconceptions(SphinxDirective):
                 lines.append(f"- [Chapter {int(chapter)}](/{pages[chapter]}.ipynb)")
                 lines += [f"  - {question.text}" for question in questions]
         return self.parse_text_to_nodes("\n".join(lines))
+
+
+class Memory(SphinxDirective):
+    """What a JupyterHub has to give one user, as experiments/kernels.py measured it."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return a table of the server and of the kernels that need the least and the most."""
+        source = Path(self.env.srcdir)
+        path = source / "book" / "results" / "kernels.json"
+        self.env.note_dependency(str(path))
+        record = json.loads(path.read_text(encoding="utf-8"))
+        pages = {page.split("/")[-1]: page for _, pages in contents(source) for page in pages}
+        kernels = sorted((size, name) for name, size in record["result"]["kernels"].items())
+        lines = [f"| JupyterLab's server | {record['result']['server'] / 1e6:.0f} MB |"]
+        for which, (size, name) in (("least", kernels[0]), ("most", kernels[-1])):
+            link = f"[{read_title(source, pages[name])}](/{pages[name]}.ipynb)"
+            lines.append(f"| the kernel that needs the {which}: {link} | {size / 1e6:.0f} MB |")
+        head = ["| one user, CPU, one thread | memory at the peak |", "| --- | --- |"]
+        return self.parse_text_to_nodes("\n".join([*head, *lines, f"\nMeasured by `{record['command']}`."]))
 
 
 # ---- What a page says of itself, and where it leads
@@ -248,6 +274,7 @@ def setup(app: Sphinx) -> dict:
     app.add_directive("chapter-list", ChapterList)
     app.add_directive("course", Course)
     app.add_directive("misconceptions", Misconceptions)
+    app.add_directive("memory", Memory)
     app.connect("config-inited", use_logo, priority=100)
     app.connect("html-page-context", describe)
     app.connect("html-page-context", name_neighbours)
