@@ -135,7 +135,7 @@ def run() -> dict:
     for plan, (source, changes, faults) in PLANS.items():
         data, config, results[plan] = dataset(source), replace(CONFIGS[source], **changes), {}
         file = checkpoint(f"mutants-{plan.replace(', ', '-').replace(' ', '-')}")
-        kept = torch.load(file) if file.exists() else {}
+        kept = torch.load(file, weights_only=True) if file.exists() else {}
         for name in ("right", *faults):
             if name not in kept:
                 with plain_products():

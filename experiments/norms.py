@@ -66,7 +66,7 @@ def run() -> dict:
     data = data.subset(STACK_STEPS * STACK_RECIPE.batch_size, test=TEST_PICTURES)
     torch.set_num_threads(1)
     file = checkpoint("norms").with_name("norms-runs.pt")  # the runner deletes it when all is stored
-    runs: dict[str, list[float]] = torch.load(file) if file.exists() else {}
+    runs: dict[str, list[float]] = torch.load(file, weights_only=True) if file.exists() else {}
     for arm, seed in itertools.product(arms(), SEEDS):
         key, start = f"{arm}, seed {seed}", time.perf_counter()
         if key not in runs:

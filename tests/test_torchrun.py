@@ -121,7 +121,7 @@ def alone():
 
 
 def results(folder: Path, name: str, processes: int = 2):
-    return [torch.load(folder / f"{name}-{rank}.pt") for rank in range(processes)]
+    return [torch.load(folder / f"{name}-{rank}.pt", weights_only=True) for rank in range(processes)]
 
 
 def assert_same_run(found, model, history):

@@ -360,7 +360,7 @@ def test_ctrl_c_finishes_the_step_saves_and_says_where(digits, tmp_path, capsys)
     assert signal.getsignal(signal.SIGINT) is before
     out = capsys.readouterr().out
     assert "Interrupted after step" in out and str(path) in out
-    assert torch.load(path)["step"] == 7
+    assert torch.load(path, weights_only=True)["step"] == 7
     parted = vit()
     fit(parted, digits, recipe, checkpoint=path)
     assert same_weights(whole, parted)
@@ -430,7 +430,7 @@ def test_killed_twenty_times_it_ends_with_the_same_weights(tmp_path):
     torch.manual_seed(0)
     whole = ViT(TINY)
     fit(whole, data.load("digits").subset(160), Recipe(epochs=60, batch_size=16, seed=3))
-    parted = torch.load(tmp_path / "run.pt.weights")
+    parted = torch.load(tmp_path / "run.pt.weights", weights_only=True)
     assert all(torch.equal(value, parted[name]) for name, value in whole.state_dict().items())
 
 
@@ -458,7 +458,7 @@ def test_nan_loss_stops_and_names_the_step(digits, tmp_path):
     path = tmp_path / "run.pt"
     with pytest.raises(FloatingPointError, match=r"nan at step 7 of 50 .*try lr=0\.001"):
         fit(Breaks(), digits, Recipe(epochs=10, batch_size=32), checkpoint=path)
-    saved = torch.load(path)
+    saved = torch.load(path, weights_only=True)
     assert saved["step"] == 5 and all(v.isfinite().all() for v in saved["model"].values())
 
 
