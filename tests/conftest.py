@@ -17,8 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "_build" / "traces"
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"  # JupyterLab's is localhost
 HARMLESS = (
-    "THEBE_JS_URL",  # the theme's own, on every page
-    "Got invalid theme mode",  # likewise
+    "Got invalid theme mode",  # the theme's own, on every page
     "Access to font at 'file:",  # the theme preloads icon fonts, which Chromium refuses from the disk; icons still show
     "Failed to load resource",  # recorded with its address in `missing` or `foreign`
 )
@@ -27,6 +26,7 @@ LONG = (
     "test_torchrun.py",
     "test_pages.py",
     "test_slides.py",
+    "test_policy.py",
     "test_figures_race.py",
     "test_figures_quiz.py",
     "test_figures_livevit.py",
@@ -34,6 +34,9 @@ LONG = (
     "test_jax.py",
     "test_grading.py",
 )
+# Whatever a page's policy refuses, for whatever reason, is an error in the page.
+REFUSED = """addEventListener("securitypolicyviolation", (event) => console.error(
+  `the policy refuses, by ${event.effectiveDirective}: ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`))"""
 expect.set_options(timeout=30_000)
 
 
@@ -151,9 +154,13 @@ def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -
         dark: bool = False,
         from_file: bool = False,
         touch: bool = False,
+        bypass_csp: bool = False,
     ) -> tuple[Page, Watch]:
         scheme = "dark" if dark else "light"
-        context = new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch)
+        context = new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch, bypass_csp=bypass_csp
+        )
+        context.add_init_script(REFUSED)
         context.set_default_timeout(60_000)  # on a busy machine a page takes its time
         home = f"{site.as_uri()}/" if from_file else server
         page = context.new_page()

@@ -143,6 +143,7 @@ def setup(app: Sphinx) -> dict:
     app.setup_extension("drawings_inline")
     app.setup_extension("slides")
     app.setup_extension("handouts")
+    app.setup_extension("policy")
     app.connect("config-inited", follow_repository, priority=100)
     app.connect("source-read", prepare_source)
     app.connect("doctree-resolved", link_citations)

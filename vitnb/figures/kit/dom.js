@@ -14,8 +14,10 @@ export function h(tag, properties = {}, ...children) {
 /** Make an element of SVG: s("rect", { width: 4, fill: "var(--vf-blue)", "data-token": n }). */
 export function s(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes))
-    if (value !== undefined) element.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "style") element.style.cssText = value; // the attribute is one that the book's pages forbid
+    else if (value !== undefined) element.setAttribute(name, value);
+  }
   element.append(...children);
   return element;
 }
