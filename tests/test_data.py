@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torchvision.datasets import FashionMNIST
 
 from vitnb import _archives, data
 from vitnb.data import Dataset, augment
@@ -33,19 +32,19 @@ def small_archives() -> dict[str, bytes]:
     for n in (40, 20):
         arrays.append(torch.randint(0, 256, (n, 28, 28), dtype=torch.uint8, generator=g))
         arrays.append(torch.arange(n, dtype=torch.uint8) % 10)
-    return {name: archive(array) for (name, _), array in zip(FashionMNIST.resources, arrays, strict=True)}
+    return {name: archive(array) for (name, _), array in zip(_archives.RESOURCES, arrays, strict=True)}
 
 
 ARCHIVES = small_archives()
-SUMS = [(name, hashlib.md5(blob).hexdigest()) for name, blob in ARCHIVES.items()]
+SUMS = [(name, hashlib.sha256(blob).hexdigest()) for name, blob in ARCHIVES.items()]
 IMAGES = SUMS[0][0]
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch, tmp_path):
     """A Fashion-MNIST of 60 images, an empty cache and no network."""
-    monkeypatch.setattr(FashionMNIST, "resources", SUMS)
-    monkeypatch.setattr(FashionMNIST, "mirrors", ["http://127.0.0.1:1/"])  # refuses
+    monkeypatch.setattr(_archives, "RESOURCES", SUMS)
+    monkeypatch.setattr(_archives, "MIRRORS", ["http://127.0.0.1:1/"])  # refuses
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("VITNB_DATA", raising=False)
     monkeypatch.delenv("VITNB_OFFLINE", raising=False)
@@ -104,7 +103,7 @@ def is_fashion(dataset: Dataset) -> bool:
 
 
 def use(monkeypatch, mirror) -> None:
-    monkeypatch.setattr(FashionMNIST, "mirrors", [mirror.url])
+    monkeypatch.setattr(_archives, "MIRRORS", [mirror.url])
 
 
 # --- where it is found ---
@@ -141,9 +140,8 @@ def test_a_root_is_only_read(tmp_path):
 
 READER = """
 import os, sys
-from torchvision.datasets import FashionMNIST
-FashionMNIST.resources, FashionMNIST.mirrors = eval(sys.argv[1]), []
-from vitnb import data
+from vitnb import _archives, data
+_archives.RESOURCES, _archives.MIRRORS = eval(sys.argv[1]), []
 data.load("digits")  # another user may not be able to import what root's Python has
 if os.geteuid() == 0:
     os.setuid(65534)
@@ -185,7 +183,7 @@ def test_a_truncated_unpacked_file_does_no_harm(tmp_path):
 def test_the_real_archives_if_they_are_here(monkeypatch):
     monkeypatch.undo()
     place = os.environ.get("VITNB_DATA")
-    if not place or not all((raw(Path(place)) / name).exists() for name, _ in FashionMNIST.resources):
+    if not place or not all((raw(Path(place)) / name).exists() for name, _ in _archives.RESOURCES):
         pytest.skip("VITNB_DATA holds no Fashion-MNIST")
     d = data.load()
     assert d.train_images.shape == (60000, 1, 28, 28) and d.test_images.shape == (10000, 1, 28, 28)
@@ -224,7 +222,7 @@ def test_a_damaged_archive_without_network_is_an_error_with_both_sums(tmp_path, 
     root = place(tmp_path / "mine", train_images_idx3_ubyte=b"broken")
     with pytest.raises(RuntimeError) as error:
         data.load(root=root)
-    for part in (str(raw(root) / IMAGES), hashlib.md5(b"broken").hexdigest(), SUMS[0][1], "delete it"):
+    for part in (str(raw(root) / IMAGES), hashlib.sha256(b"broken").hexdigest(), SUMS[0][1], "delete it"):
         assert part in str(error.value)
     assert capsys.readouterr().out == ""
 
@@ -239,8 +237,40 @@ def test_a_mirror_that_sends_rubbish_leaves_no_file(tmp_path, monkeypatch, mirro
     assert is_fashion(data.load())
 
 
+def test_mirrors_are_asked_by_https_only(monkeypatch):
+    monkeypatch.undo()
+    assert len(_archives.MIRRORS) >= 1 and all(url.startswith("https://") for url in _archives.MIRRORS)
+    assert all(len(bytes.fromhex(sum_)) == 32 for _, sum_ in _archives.RESOURCES)  # SHA-256
+
+
+def test_a_mirror_that_sends_without_end_is_left(monkeypatch, mirror):
+    """Of a stream without end so much is read as the largest archive takes, and it is not unpacked."""
+    monkeypatch.setattr(_archives, "LARGEST", 1000)
+    asked = []
+
+    class Endless:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def read(self, count=-1):
+            asked.append(count)
+            assert 0 < count <= 1001, "all of a stream without end"
+            return b"x" * count
+
+    monkeypatch.setattr(_archives, "_check_answers", lambda url: None)
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: Endless())
+    use(monkeypatch, mirror)
+    monkeypatch.setattr(
+        _archives.gzip, "decompress", lambda blob: pytest.fail("an archive of the wrong sum is unpacked")
+    )
+    assert data.load().name == "digits" and asked
+
+
 def test_the_second_mirror_helps(monkeypatch, mirror):
-    monkeypatch.setattr(FashionMNIST, "mirrors", ["http://127.0.0.1:1/", mirror.url])
+    monkeypatch.setattr(_archives, "MIRRORS", ["http://127.0.0.1:1/", mirror.url])
     assert is_fashion(data.load())
 
 
@@ -266,7 +296,7 @@ def test_a_silent_mirror_does_not_hang(monkeypatch):
 
     monkeypatch.setattr(_archives, "TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:  # accepts and never answers
-        monkeypatch.setattr(FashionMNIST, "mirrors", [f"http://127.0.0.1:{server.getsockname()[1]}/"])
+        monkeypatch.setattr(_archives, "MIRRORS", [f"http://127.0.0.1:{server.getsockname()[1]}/"])
         start = time.monotonic()
         assert data.load().name == "digits"
     assert time.monotonic() - start < 5
@@ -276,7 +306,7 @@ def test_a_silent_mirror_does_not_hang(monkeypatch):
 def test_a_mirror_that_falls_silent_in_the_middle_is_left_for_the_next(monkeypatch, mirror):
     monkeypatch.setattr(_archives, "TIMEOUT", 0.5)
     mirror.pause = 30.0
-    monkeypatch.setattr(FashionMNIST, "mirrors", [mirror.url, "http://127.0.0.1:1/"])
+    monkeypatch.setattr(_archives, "MIRRORS", [mirror.url, "http://127.0.0.1:1/"])
     start = time.monotonic()
     assert data.load().name == "digits" and mirror.sent == [IMAGES]
     assert time.monotonic() - start < 5
@@ -284,7 +314,7 @@ def test_a_mirror_that_falls_silent_in_the_middle_is_left_for_the_next(monkeypat
 
 def test_a_name_server_that_never_answers_does_not_hang(monkeypatch, capsys):
     monkeypatch.setattr(_archives, "TIMEOUT", 0.3)
-    monkeypatch.setattr(FashionMNIST, "mirrors", ["http://mirror.example/"])
+    monkeypatch.setattr(_archives, "MIRRORS", ["http://mirror.example/"])
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: time.sleep(30))
     start = time.monotonic()
     assert data.load().name == "digits" and time.monotonic() - start < 5
@@ -325,9 +355,8 @@ def test_a_flag_that_says_yes_means_yes(monkeypatch, yes):
 
 CHILD = """
 import sys
-from torchvision.datasets import FashionMNIST
-FashionMNIST.resources, FashionMNIST.mirrors = eval(sys.argv[1]), [sys.argv[2]]
-from vitnb import data
+from vitnb import _archives, data
+_archives.RESOURCES, _archives.MIRRORS = eval(sys.argv[1]), [sys.argv[2]]
 print("go", flush=True)
 d = data.load(root=sys.argv[3])
 print(d.name, len(d.train_images))

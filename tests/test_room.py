@@ -17,14 +17,13 @@ from pathlib import Path
 import nbformat
 import pytest
 import room
-from torchvision.datasets import FashionMNIST
 
 from vitnb import _archives
 
 OWN = room.ROOT
 HERE, PYTHON = "linux-x86_64", room.this_python()
 CP = "cp" + PYTHON.replace(".", "")
-NAMES = [name for name, _ in FashionMNIST.resources]
+NAMES = [name for name, _ in _archives.RESOURCES]
 TORCH = """
 class ones:
     def __init__(self, n): self.n = n
@@ -131,12 +130,12 @@ def repository(tmp_path_factory):
     raw.mkdir(parents=True)
     for name in NAMES:
         (raw / name).write_bytes(name.encode())
-    sums = [(name, hashlib.md5(name.encode()).hexdigest()) for name in NAMES]
+    sums = [(name, hashlib.sha256(name.encode()).hexdigest()) for name in NAMES]
     with pytest.MonkeyPatch.context() as m:
         m.setattr(room, "ROOT", home)
         m.setattr(room, "this_platform", lambda: HERE)
-        m.setattr(FashionMNIST, "resources", sums)
-        m.setattr(FashionMNIST, "mirrors", [])
+        m.setattr(_archives, "RESOURCES", sums)
+        m.setattr(_archives, "MIRRORS", [])
         m.setenv("VITNB_DATA", str(home / "data"))
         m.setenv("XDG_CACHE_HOME", str(home / "no cache"))
         m.setenv("PIP_CONFIG_FILE", os.devnull)

@@ -565,7 +565,7 @@ def data_files() -> dict[str, Path]:
         except (ConnectionError, RuntimeError) as error:
             raise SystemExit(f"No Fashion-MNIST: {error}") from None
         folder = _archives.place()
-    return {f"data/FashionMNIST/raw/{name}": folder / name for name, _ in _archives.FashionMNIST.resources}
+    return {f"data/FashionMNIST/raw/{name}": folder / name for name, _ in _archives.RESOURCES}
 
 
 def page_files(solutions: bool) -> dict[str, Path | bytes]:

@@ -1,6 +1,6 @@
 """Where Fashion-MNIST's archives come from, and how they stay whole.
 
-Four gzip files, checked against torchvision's MD5 sums each time they are read
+Four gzip files, checked against their SHA-256 sums each time they are read
 and unpacked in memory: what is damaged, half written or unpacked by others is
 never used. One process at a time downloads, and a file gets its name when it is
 complete.
@@ -20,11 +20,22 @@ from pathlib import Path
 import torch
 from filelock import FileLock
 from torch import Tensor
-from torchvision.datasets import FashionMNIST
 
 from vitnb._files import replacing
 from vitnb._validate import switched_on
 
+# Where the authors keep the archives, at one commit, and the bucket that torchvision names, by HTTPS; and their sums.
+MIRRORS = (
+    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/",
+    "https://fashion-mnist.s3.eu-central-1.amazonaws.com/",
+)
+RESOURCES = (
+    ("train-images-idx3-ubyte.gz", "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+    ("train-labels-idx1-ubyte.gz", "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+    ("t10k-images-idx3-ubyte.gz", "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+    ("t10k-labels-idx1-ubyte.gz", "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+)
+LARGEST = 32 << 20  # bytes of an archive: a mirror may send without end
 TIMEOUT = 10.0  # seconds that a mirror may stay silent
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -70,16 +81,16 @@ def _folders(root: str | Path | None = None) -> list[Path]:
 
 
 def _whole(folder: Path) -> list[bytes] | None:
-    blobs = [_archive(folder / name, md5) for name, md5 in FashionMNIST.resources]
+    blobs = [_archive(folder / name, sha256) for name, sha256 in RESOURCES]
     return None if None in blobs else blobs
 
 
 def _check_damage(folders: list[Path], error: Exception) -> None:
     """Raise RuntimeError if an archive is there and damaged: its owner should know, rather than get other images."""
-    for path, md5 in ((folder / name, md5) for folder in folders for name, md5 in FashionMNIST.resources):
-        if path.exists() and _archive(path, md5) is None:
+    for path, sha256 in ((folder / name, sha256) for folder in folders for name, sha256 in RESOURCES):
+        if path.exists() and _archive(path, sha256) is None:
             raise RuntimeError(
-                f"{path} is damaged: its MD5 sum is {_md5(path.read_bytes())} and should be {md5}; no good copy"
+                f"{path} is damaged: its SHA-256 sum is {_sum(path.read_bytes())} and should be {sha256}; no good copy"
                 f" could be fetched ({error}). Replace it, or delete it and load again with a network."
             ) from error
 
@@ -90,17 +101,17 @@ def _read(folder: Path) -> list[Tensor] | None:
     return blobs and [_unpack(blob) for blob in blobs]
 
 
-def _archive(path: Path, md5: str) -> bytes | None:
+def _archive(path: Path, sha256: str) -> bytes | None:
     """The bytes of an archive, None if it is missing or damaged."""
     try:
         blob = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return blob if _md5(blob) == md5 else None
+    return blob if _sum(blob) == sha256 else None
 
 
-def _md5(blob: bytes) -> str:
-    return hashlib.md5(blob, usedforsecurity=False).hexdigest()
+def _sum(blob: bytes) -> str:
+    return hashlib.sha256(blob).hexdigest()
 
 
 def _unpack(blob: bytes) -> Tensor:
@@ -123,24 +134,24 @@ def _download(folder: Path) -> None:
     with FileLock(folder / ".lock", timeout=600):
         for part in folder.glob(".*.part"):  # of a process that was killed
             part.unlink()
-        for name, md5 in FashionMNIST.resources:
-            if _archive(folder / name, md5) is None:
-                blob = _fetch(name, md5)
+        for name, sha256 in RESOURCES:
+            if _archive(folder / name, sha256) is None:
+                blob = _fetch(name, sha256)
                 with replacing(folder / name) as part:
                     part.write_bytes(blob)
 
 
-def _fetch(name: str, md5: str) -> bytes:
-    """The archive from the first of torchvision's mirrors that sends it whole."""
+def _fetch(name: str, sha256: str) -> bytes:
+    """The archive from the first mirror that sends it whole."""
     problems = []
-    for url in (mirror + name for mirror in FashionMNIST.mirrors):
+    for url in (mirror + name for mirror in MIRRORS):
         try:
             _check_answers(url)
             if sys.stderr.isatty():  # not in a notebook's output
                 print(f"Downloading {url}", file=sys.stderr)
             with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
-                blob = answer.read()
-            if _md5(blob) == md5:
+                blob = answer.read(LARGEST + 1)
+            if _sum(blob) == sha256:
                 return blob
             problems.append(f"{url} sent a damaged file")
         except (OSError, http.client.HTTPException) as error:

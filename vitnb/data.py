@@ -120,7 +120,7 @@ def load(name: str = "fashion_mnist", root: str | Path | None = None, device: st
 
     Looks for torchvision's archives (FashionMNIST/raw/*.gz) in root, in
     $VITNB_DATA and in the user's cache, then downloads them. The archives are
-    checked against torchvision's MD5 sums at every load and unpacked in memory,
+    checked against their SHA-256 sums at every load and unpacked in memory,
     so a damaged or half-written file is never used. With neither data nor
     network it says so and gives the digits: .name holds which it was.
     VITNB_OFFLINE=1 forbids the download.
