@@ -3,6 +3,7 @@
 import ast
 import json
 import pickle
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -64,7 +65,7 @@ def dangers(name, text):
     found += [
         f"{name}:{node.lineno}: asks without HTTPS: {node.value}"
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Constant) and str(node.value).startswith(("http://", "ftp://"))
+        if isinstance(node, ast.Constant) and re.match(r"(http|ftp)://\w", str(node.value))
         if not str(node.value).startswith(("http://www.w3.org/", "http://127.0.0.1", "http://localhost"))
     ]
     return found
