@@ -340,6 +340,18 @@ def test_a_race_runs_on_its_slide(show):
     watch.assert_clean()
 
 
+def test_a_quiz_fits_its_slide_whatever_is_said(show):
+    page, watch = show("12-bug-clinic.html")
+    slide = next(slide for slide in each_slide(page) if slide.locator(".vf-quiz").count())
+    for number in range(3):
+        for question in slide.locator("form").all():
+            question.get_by_role("radio").nth(number).click()
+            question.get_by_role("button", name="Check this answer").click()
+            expect(question.locator("output")).not_to_be_empty()
+        assert slide.evaluate(STICKS_OUT) == []
+    watch.assert_clean()
+
+
 def test_the_colours_turn_by_a_key_and_the_figures_follow(show):
     page, watch = show(f"{NAMES[0]}.html")
     slide = next(slide for slide in each_slide(page) if slide.locator(".live-figure").count())
