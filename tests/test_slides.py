@@ -412,6 +412,7 @@ def test_the_book_leads_to_the_deck_and_back(visit, site, name):
     watch.assert_clean()
 
 
-def test_the_overview_leads_to_every_deck(site):
-    page = (site / "book" / "index.html").read_text()
+@pytest.mark.parametrize("overview", ["index", "teaching"])
+def test_the_overviews_lead_to_every_deck(site, overview):
+    page = (site / "book" / f"{overview}.html").read_text()
     assert [name for name in NAMES if f'href="../slides/{name}.html"' not in page] == []
