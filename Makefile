@@ -19,9 +19,9 @@ book: .venv/ready
 slides: book
 	@$(BIN)/python tools/print_slides.py
 
-# Three gigabytes on Linux. It is installed where there is no network, and two chapters run there.
+# Three gigabytes on Linux, less with PACK=--cpu. It is installed where there is no network, and two chapters run there.
 room: book
-	@$(BIN)/python tools/room.py pack
+	@$(BIN)/python tools/room.py pack $(PACK)
 	@$(BIN)/python tools/room.py prove
 
 # loadfile keeps a notebook's cells in one process and in order; tests/conftest.py says which files start first.

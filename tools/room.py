@@ -46,6 +46,7 @@ PLATFORMS = {
     "windows-x86_64": ("win32", "Windows", "AMD64"),
 }
 GLIBC, MACOS = 28, (14, 0)  # the newest systems for which wheels are taken: glibc 2.28 is of 2018
+CPU = "https://download.pytorch.org/whl/cpu"  # PyTorch's own index of builds for CPUs alone
 PY = "py" if os.name == "nt" else "python3"
 MEMORY = 4e9  # bytes; the notebooks of one chapter, JupyterLab and a browser
 EXTRA = 5e8  # bytes; to what the wheels hold come compiled files, pip, and what students save
@@ -697,7 +698,8 @@ def main(arguments: Sequence[str] | None = None) -> int | None:
     one.add_argument("--python", nargs="+", default=[this_python()], metavar="3.N")
     one.add_argument("--out", type=Path, default=ROOT / "_build" / "room.zip")
     one.add_argument("--without-solutions", action="store_true", help="chapters and pages without folded solutions")
-    one.add_argument("--torch-index", default="", metavar="URL", help="an index with torch for CPUs alone")
+    one.add_argument("--cpu", dest="torch_index", action="store_const", const=CPU, default="", help="PyTorch for CPUs")
+    one.add_argument("--torch-index", default="", metavar="URL", help="PyTorch from another index")
     one = commands.add_parser("prove", help="install and run an archive where there is no network (Linux)")
     one.add_argument("archive", nargs="?", type=Path, default=ROOT / "_build" / "room.zip")
     one.add_argument("--chapters", nargs="*", default=["01", "03"])
