@@ -1,6 +1,8 @@
 """Fixtures of the page tests, on top of pytest-playwright's: the built site, a server for it, a page under watch."""
 
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -85,7 +87,18 @@ class Watch:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Traces lie where git ignores them. `make traces` asks for some: they make a page test slower by half."""
+    """What kernels write for a user goes to a folder of its own, and traces to where git ignores them.
+
+    A home folder may be read-only, and kernels of two runs at once meet in one history. The first process makes
+    the folder, the others inherit its name. `make traces` asks for traces: they make a page test slower by half.
+    """
+    if not hasattr(config, "workerinput"):
+        folder = Path(tempfile.mkdtemp(prefix="tests-"))
+        config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
+        own = ["IPYTHONDIR", "JUPYTER_RUNTIME_DIR"]
+        if not os.access(Path.home(), os.W_OK):
+            own.append("MPLCONFIGDIR")  # or each process looks through all fonts, and says so
+        os.environ |= {name: str(folder / name.lower()) for name in own}
     config.option.output = str(TRACES / os.environ.get("PYTEST_XDIST_WORKER", "main"))  # emptied when a process starts
 
 

@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACE = "Ein Buch für Gäste, Şişli"
 LOCALES = {"turkish": "tr_TR", "german": "de_DE"}  # another lower case of I; a comma in numbers
 SURROUNDINGS = {
-    "user": ["--unshare-user", "--uid", "1234", "--gid", "1234"],  # no rights but those of the files' owner
+    # No rights but those of the files' owner. No machine knows the number, and torch wants a name.
+    "user": ["--unshare-user", "--uid", "1234", "--gid", "1234", "--setenv", "LOGNAME", "reader"],
     "network": ["--unshare-net"],  # nothing but 127.0.0.1
     "home": ["--tmpfs", "{home}", "--remount-ro", "{home}", "--setenv", "HOME", "{home}"],
     "zone": ["--setenv", "TZ", "Pacific/Kiritimati"],  # 14 hours ahead: there it is tomorrow
