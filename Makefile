@@ -1,4 +1,4 @@
-# make book | slides | room | test | traces | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
+# make book | slides | epub | pdf | offline | downloads | room | test | traces | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
 # make colab | oldest | newest | links | anywhere      (not part of make test: README.md)
 PYTHON ?= python3
 OLDEST ?= python3.11
@@ -9,7 +9,7 @@ JS := $(wildcard vitnb/figures/*.js vitnb/figures/*/*.js book/assets/*.js tests/
 # A cell takes a minute at most, ten on a machine that has much else to do.
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=900
 
-.PHONY: book slides room test traces jax gpu notebooks lint format lab results clean lock colab oldest newest links anywhere
+.PHONY: book slides epub pdf offline downloads room test traces jax gpu notebooks lint format lab results clean lock colab oldest newest links anywhere
 
 book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
@@ -23,6 +23,21 @@ slides: book
 room: book
 	@$(BIN)/python tools/room.py pack $(PACK)
 	@$(BIN)/python tools/room.py prove
+
+# The book as one file, for e-readers and on paper. Each command ends by judging what it made.
+epub: .venv/ready
+	@$(BIN)/python tools/make_epub.py
+
+pdf: epub
+	@$(BIN)/python tools/make_pdf.py
+
+offline: book
+	@$(BIN)/python tools/make_zip.py
+
+# All of it in the folder that is published, and pages that link to it (where BOOK_URL or the repository says).
+downloads: export BOOK_DOWNLOADS = 1
+downloads: offline pdf
+	@$(BIN)/python tools/make_zip.py --publish
 
 # loadfile keeps a notebook's cells in one process and in order; tests/conftest.py says which files start first.
 # One process more than cores, because page tests wait. One thread each: on two cores two processes with two threads

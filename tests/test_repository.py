@@ -111,11 +111,13 @@ def test_workflows_ask_for_no_more_than_they_need(path):
     assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action) for action in used), used
 
 
-def test_one_job_may_write_and_only_to_the_branch_of_the_copies():
+def test_two_jobs_may_write_the_branch_of_the_copies_and_a_release():
     workflows = {path.stem: yaml.safe_load(path.read_text()) for path in WORKFLOWS}
     jobs = {(name, key): job for name, workflow in workflows.items() for key, job in workflow["jobs"].items()}
     writing = {name for name, job in jobs.items() if job.get("permissions", {}).get("contents") == "write"}
-    assert writing == {name for name, job in jobs.items() if "git push" in str(job)} == {("pages", "colab")}
+    needed = {name for name, job in jobs.items() if re.search("git push|gh release create", str(job))}
+    assert writing == needed == {("pages", "colab"), ("release", "publish")}
+    assert "checkout" not in str(jobs["release", "publish"])  # it runs no code of the repository
     assert jobs["pages", "colab"]["if"] == "github.ref == 'refs/heads/main'"
     pushed = re.findall(r"git push .*", (ROOT / ".github" / "workflows" / "pages.yml").read_text())
     assert pushed == ['git push --force "$REMOTE" "$copies:refs/heads/colab"']

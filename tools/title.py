@@ -1,11 +1,15 @@
-"""Draw the card that other sites show for the book, with the strip of the first page on it: python tools/title.py"""
+"""Draw what stands for the book elsewhere: python tools/title.py
+
+The card that other sites show has the strip of the first page, the cover of the
+EPUB the map of the model.
+"""
 
 import io
 import sys
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 from print_slides import ARGUMENTS, chromium
 
 from vitnb import drawings
@@ -17,17 +21,30 @@ body {{ width: 1200px; height: 630px; margin: 0; box-sizing: border-box; padding
 h1 {{ margin: 0 0 18px; font-size: 66px; line-height: 1.1 }} p {{ margin: 0 0 50px; color: #b3b7be }}
 .vd-page .vd-wide {{ width: 100% }}</style>
 <h1>Understanding<br>Vision Transformers</h1><p>A book that builds one, and proves each step.</p>{drawing}"""
+COVER = """<!doctype html><meta charset="utf-8"><style>
+body {{ width: 1200px; height: 1800px; margin: 0; box-sizing: border-box; padding: 90px 90px 0; background: #1b1d21;
+  color: #f2f3f5; font: 40px/1.35 "DejaVu Sans", sans-serif }}
+h1 {{ margin: 0 0 24px; font-size: 88px; line-height: 1.1 }} p {{ margin: 0 0 50px; color: #b3b7be }}
+.vd-page .vd-wide {{ width: 100%; height: auto }} .vd-page .vd-narrow {{ display: none }}
+</style><h1>Understanding<br>Vision<br>Transformers</h1><p>A book that builds one, and proves each step.</p>{drawing}"""
+
+
+def draw(browser: Browser, html: str, drawing: drawings.Drawing, width: int, height: int, name: str) -> None:
+    """Write a page of this size with a drawing in it as an image among the assets."""
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="dark")
+    inside = drawings.in_page(drawing.svg, lambda chapter: None)
+    page.set_content(html.format(drawing=inside), wait_until="load")
+    image = Image.open(io.BytesIO(page.screenshot())).quantize(128)
+    image.save(ASSETS / name, optimize=True)
+    page.close()
 
 
 def main() -> int:
-    """Write it."""
+    """Write both."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": 1200, "height": 630}, color_scheme="dark")
-        strip = drawings.in_page(drawings.overview().svg, lambda chapter: None)
-        page.set_content(CARD.format(drawing=strip), wait_until="load")
-        card = Image.open(io.BytesIO(page.screenshot())).quantize(128)
-        card.save(ASSETS / "card.png", optimize=True)
+        draw(browser, CARD, drawings.overview(), 1200, 630, "card.png")
+        draw(browser, COVER, drawings.whole_model(), 1200, 1800, "cover.png")
         browser.close()
     return 0
 

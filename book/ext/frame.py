@@ -209,7 +209,7 @@ def published(slug: str) -> str:
 def describe(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
     """Write what search engines and other sites show of a page: title, description, image."""
     said = description(doctree) if doctree is not None else ""
-    if not said:
+    if not said or app.builder.name == "epub":
         return
     home = published(app.config.vitbook_rename[1])
     card = home + CARD if home else "../" * pagename.count("/") + CARD
@@ -256,7 +256,7 @@ def used_icons(script: str, used: set[str]) -> str:
 
 def lighten(app: Sphinx, exception: Exception | None) -> None:
     """Leave out of the built pages what none of them uses."""
-    if exception or app.builder.format != "html":
+    if exception or app.builder.name == "epub" or app.builder.format != "html":
         return
     used = {"circle-info"}
     for path in Path(app.outdir).rglob("*.html"):

@@ -87,7 +87,7 @@ def build_handouts(app: Sphinx, exception: Exception | None) -> None:
     """Write a page for each handout."""
     source, folder = Path(app.srcdir), Path(app.outdir) / "handouts"
     found = handouts(source)
-    if exception or app.builder.format != "html" or not found:
+    if exception or app.builder.name == "epub" or app.builder.format != "html" or not found:
         return
     folder.mkdir(exist_ok=True)
     home = published(app.config.vitbook_rename[1])

@@ -188,7 +188,7 @@ def of_decks(notes: str) -> Found:
 
 def seal(app: Sphinx, exception: Exception | None) -> None:
     """Write the policy into all HTML that was built."""
-    if exception or app.builder.format != "html":
+    if exception or app.builder.name == "epub" or app.builder.format != "html":
         return
     out = Path(app.outdir)
     for name in LEFTOVERS:

@@ -286,7 +286,7 @@ def build_decks(app: Sphinx, exception: Exception | None) -> None:
     """Write a page for each deck, and beside the pages what they need."""
     source, out = Path(app.srcdir), Path(app.outdir)
     found = decks(source)
-    if exception or app.builder.format != "html" or not found:
+    if exception or app.builder.name == "epub" or app.builder.format != "html" or not found:
         return
     folder = out / "slides"
     folder.mkdir(exist_ok=True)

@@ -113,12 +113,21 @@ class Quiz(Figure):
         return value
 
 
+def unseal(packed: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """Return of a question in Quiz.questions the number of the right answer, and what is said of each answer."""
+    data = json.loads(_crossed(base64.b64decode(packed["sealed"]), packed["question"]))
+    return data["right"], data["said"]
+
+
 def _seal(question: Question) -> str:
-    """Encode which answer is right and what is said of each: each byte with one of the question's text (XOR)."""
+    """Encode which answer is right and what is said of each."""
     said = {"right": list(question.answers).index(question.right), "said": list(question.answers.values())}
-    key = itertools.cycle(question.text.encode())
-    data = json.dumps(said, ensure_ascii=False).encode()
-    return base64.b64encode(bytes(byte ^ other for byte, other in zip(data, key, strict=False))).decode()
+    return base64.b64encode(_crossed(json.dumps(said, ensure_ascii=False).encode(), question.text)).decode()
+
+
+def _crossed(data: bytes, text: str) -> bytes:
+    """Combine each byte with one of the text (XOR), over and over: doing it twice brings the data back."""
+    return bytes(byte ^ other for byte, other in zip(data, itertools.cycle(text.encode()), strict=False))
 
 
 def _wrap(question: dict[str, Any]) -> tuple[list[str], list[str]]:
