@@ -5,7 +5,7 @@
     python tools/colab.py --here FOLDER      the stamped notebooks of a folder, in this Python: in Colab's own image
 
 The imitation is a Python 3.13 with the packages of tools/colab.txt and a module
-google.colab. It takes 80 s and 7 GB in the user's cache. The first cell installs
+google.colab. It takes minutes to build and 6 GB in the cache. The first cell installs
 the commit at hand, from a file in place of GitHub. After each notebook all
 packages are put back, as in a new session. Needs git, Python and a network.
 """
@@ -42,7 +42,7 @@ def imitation(python: str) -> Path:
     made = hashlib.sha256(PACKAGES.read_bytes() + program.encode()).hexdigest()[:12]
     folder = CACHE / made
     if not (folder / "ready").exists():
-        print(f"Building an imitation of Colab in {folder}: minutes, and 7 GB", flush=True)
+        print(f"Building an imitation of Colab in {folder}: minutes, and 6 GB", flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([program, "-m", "venv", folder], check=True)
         subprocess.run([folder / "bin" / "pip", "install", "-qq", "--no-cache-dir", "-r", PACKAGES], check=True)
