@@ -1,10 +1,9 @@
 """Each fault that the house promises to stop, planted once: the gate must stop it, for that reason.
 
-From this the table in book/security.md is made: python tests/test_gates.py
+From this the table in book/security.md is made: PYTHONPATH=.:tools:book/ext python tests/test_gates.py
 """
 
 import base64
-import json
 import re
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from test_slides import SOUND, small_deck
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "book" / "security.md"
-START, END = "<!-- gates: python tests/test_gates.py -->\n", "<!-- end of gates -->"
+START, END = "<!-- gates: made by tests/test_gates.py -->\n", "<!-- end of gates -->"
 GATES: dict[str, tuple[str, str]] = {}  # test -> fault, gate
 
 
@@ -208,15 +207,14 @@ def test_unpickling(tmp_path, monkeypatch):
 
 def table():
     """Return the table of faults and gates, in Markdown."""
-    lines = ["| planted fault | what stops it | test |", "| --- | --- | --- |"]
-    lines += [f"| {fault} | {by} | `{name.removeprefix('test_')}` |" for name, (fault, by) in GATES.items()]
+    lines = ["| planted fault | what stops it |", "| --- | --- |", *(f"| {f} | {by} |" for f, by in GATES.values())]
     return "\n" + "\n".join(lines) + "\n\n"
 
 
 def test_the_page_shows_these_gates():
     stored = PAGE.read_text(encoding="utf-8").split(START)[1].split(END)[0]
-    assert stored == table(), "run: python tests/test_gates.py"
-    assert all(name in globals() for name in GATES) and json.dumps(sorted(GATES))
+    assert stored == table(), "run: PYTHONPATH=.:tools:book/ext python tests/test_gates.py"
+    assert len({fault for fault, _ in GATES.values()}) == len(GATES) >= 15
 
 
 if __name__ == "__main__":

