@@ -10,14 +10,18 @@ import pytest
 
 from vitnb.checks import engine
 
-COURSE = """
+COURSE = '''
 from vitnb.checks.engine import fresh
 from vitnb.checks.kinds import compute
 
 TASKS = {"c.1": "Double a tensor, as in [chapter 3](https://example.org)."}
 compute("c.1", "twice(x)", "a", "b", cases=lambda: [(fresh(2, 3),)], reference=lambda x: 2 * x,
         mistakes={"You squared.": lambda x: x * x}, otherwise="no", right="twice.")
-"""
+ANSWERS = {"c.1": """
+def twice(x):
+    return x + x  # nobody else has thought of it
+"""}
+'''
 
 
 def code(notebook):
@@ -47,6 +51,13 @@ def test_it_has_texts_skeletons_and_points_and_no_answers(made):
         told = [line for line in lines if len(line) > 15 and line in text and not line.startswith("assert check")]
         assert told == []
     assert "Solution" not in text and "<details" not in text and "<!--" not in text
+
+
+def test_a_teachers_answer_is_in_the_teachers_notebook_alone(made):
+    handed, answers = made
+    cell = next(cell for cell in answers.cells if cell.id == "answer-c-1")
+    assert cell.source.startswith("def twice(x):") and "nobody else" in cell.source
+    assert "nobody else" not in nbformat.writes(handed)
 
 
 def test_every_link_leads_to_the_published_book(made):

@@ -1,15 +1,20 @@
 """vitnb-grade: the same verdicts as check gives, from a sandbox that a submission cannot leave."""
 
+import contextlib
 import csv
 import hashlib
 import importlib.util
 import json
+import os
 import re
+import shutil
+import socket
+import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
-import nbformat
 import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_notebook
@@ -47,8 +52,10 @@ def answering(line: str) -> str:
     return RIGHT.replace("    scores", f"    {line}\n    scores", 1)
 
 
-def store(path: Path, *cells: str) -> Path:
-    nbformat.write(new_notebook(cells=[new_code_cell(code) for code in (HEAD, *cells)]), path)
+def store(path: Path, *cells: str | list) -> Path:
+    """Write a notebook with these cells; a list is written as it is, be it no cell."""
+    book = new_notebook(cells=[new_code_cell(code) for code in (HEAD, *cells) if isinstance(code, str)])
+    path.write_text(json.dumps(book | {"cells": [*(code for code in cells if isinstance(code, list)), *book.cells]}))
     return path
 
 
@@ -99,6 +106,9 @@ HOSTILE = {
     "opens the tests": (
         (answering("import vitnb; open(vitnb.__path__[0] + '/checks/chapter_03.py').read()"), CHECK), False, "NotFound",
     ),
+    "a datagram": (
+        (answering("import socket; socket.socket(2, 2).sendto(b'x', ('192.0.2.1', 9))"), CHECK), False, "Error",
+    ),
     "talks to the network": (
         (answering("import socket; socket.create_connection(('127.0.0.1', 22), 1)"), CHECK), False, "Error",
     ),
@@ -106,6 +116,69 @@ HOSTILE = {
         ("for fd in range(3, 40):\n    try: os.write(fd, b'x' * 4096)\n    except OSError: pass", RIGHT, CHECK),
         False, "",
     ),
+    "answers before it is asked": (
+        ("from vitnb.grading.wire import packed\n"
+         "for fd in range(3, 40):\n    try: os.write(fd, packed({'returned': torch.zeros(2), 'changed': {}}))\n"
+         "    except OSError: pass", RIGHT, CHECK), False, "",
+    ),
+    "says that it is ready, and answers": (
+        ("from vitnb.grading.wire import packed\nsaid = packed({'errors': [], 'answers': ['3.1']})\n"
+         "said += packed({'right': True, 'sound': True, 'returned': torch.zeros(2), 'said': 'Right: yes'})\n"
+         "for fd in range(3, 40):\n    try: os.write(fd, said)\n    except OSError: pass\n"
+         "import time; time.sleep(3600)", RIGHT, CHECK), False, "before it was asked",
+    ),
+    "answers twice": (
+        ("from vitnb.grading.wire import packed",
+         "import fcntl\ndef writes(fd):\n    try: return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY\n"
+         "    except OSError: return False",
+         answering("[os.write(fd, packed({'returned': v})) for fd in range(3, 9) if writes(fd)]"), CHECK),
+        False, "something else than an answer",
+    ),
+    "much that is no tensor": ((answering("return [0] * (1 << 23)"), CHECK), False, "4 MB that are no tensors"),
+    "lists in lists in lists": (
+        ("def my_attention(q, k, v):\n    x = []\n    for _ in range(100_000): x = [x]\n    return x", CHECK), False,
+        "a torch tensor is wanted",
+    ),
+    "nothing but NaN": ((answering("return v * float('nan')"), CHECK), False, "holds NaN"),
+    "infinite": ((answering("return v * 0 + float('inf')"), CHECK), False, ""),
+    "a type that nobody compares": ((answering("return v.to(torch.float8_e4m3fn)"), CHECK), False, "float8"),
+    "letters that no file can hold": (
+        (answering("raise ValueError('\\ud800 \\x1b[2J\\u202e\\x00 half')"), CHECK), False, "half",
+    ),
+    "a name of an error that is none": (
+        ("class Odd(Exception): pass\nOdd.__name__ = 'A\\nB' * 10**6", answering("raise Odd('x' * 10**6)"), CHECK),
+        False, "raises",
+    ),
+    "memory in many processes": (
+        (answering("[os.fork() for _ in range(3)]; x = torch.ones(200_000_000); import time; time.sleep(60)"), CHECK),
+        False, "4 GB of memory",
+    ),
+    "memory in no process": (
+        ("import time\ndef my_attention(q, k, v):\n    fds = [os.memfd_create('x') for _ in range(40)]\n"
+         "    for fd in fds: os.write(fd, bytes(60 << 20))\n    time.sleep(60)", CHECK), False, "",
+    ),
+    "threads without end": (
+        (answering("import threading, time; [threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+                   " for _ in range(600)]; time.sleep(60)"), CHECK), False, "",
+    ),
+    "folders in folders": (
+        ("for _ in range(3000):\n    os.mkdir('d'); os.chdir('d')\nos.chdir('/tmp')", RIGHT, CHECK), True, "Right:",
+    ),
+    "a folder that nobody may enter": (
+        ("os.makedirs('shut/in'); open('shut/in/x', 'w').write('x'); os.chmod('shut', 0)", RIGHT, CHECK),
+        True, "Right:",
+    ),
+    "fills its folder": (
+        ("def my_attention(q, k, v):\n    for n in range(10_000):\n"
+         "        try: open(str(n), 'wb').write(bytes(32 << 20))\n        except OSError: raise MemoryError('full')",
+         CHECK),
+        False, "",
+    ),
+    "a million files": (
+        ("import time\ndef my_attention(q, k, v):\n    for n in range(10**6): open(str(n), 'w').close()\n", CHECK),
+        False, "",
+    ),
+    "cells that are none": (([["not", "a", "cell"]], RIGHT, CHECK), True, "Right:"),
     "a tensor that agrees with everything": (
         ("class Yes(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, *a, **k): return True",
          "def my_attention(q, k, v):\n    return v.as_subclass(Yes)", CHECK), False, "a torch tensor is wanted",
@@ -117,6 +190,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
+SLOW = ["memory in many processes", "processes without end"]  # they end sooner, on a machine that has time
 ENDLESS = [case for case in HOSTILE if "loop" in case or case == "waits"]
 
 
@@ -131,7 +205,8 @@ def test_a_submission_gets_the_verdict_of_check(case, way, tmp_path):
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_submission_fails_alone(case, way, tmp_path):
     cells, right, words = HOSTILE[case]
-    verdict = said_of(way, tmp_path, *cells, seconds=4.0 if case in ENDLESS else SECONDS)
+    seconds = 4.0 if case in ENDLESS else 60.0 if case in SLOW else SECONDS
+    verdict = said_of(way, tmp_path, *cells, seconds=seconds)
     assert verdict.right == right and words in verdict.sentence, verdict.sentence
 
 
@@ -164,6 +239,102 @@ shutil.rmtree("{course}", ignore_errors=True)
     assert student.judge(sandboxed, one, ["3.1"], seconds=SECONDS)["3.1"].right
 
 
+@pytest.mark.parametrize("sandboxed", ["bubblewrap", "landlock"])
+def test_a_sandbox_reaches_nothing_outside(sandboxed, tmp_path, monkeypatch):
+    """Sockets in the file system (a desktop's bus runs programs), modes and times of files, processes, secrets."""
+    if reason := sandbox.works(sandboxed):
+        pytest.skip(f"{sandboxed}: {reason}")
+    monkeypatch.setenv("TOKEN_OF_THE_TEACHER", "swordfish")
+    book = tmp_path / "gradebook.db"
+    book.write_text("secret")
+    before, nice = book.stat(), os.getpriority(os.PRIO_PROCESS, 0)
+    names = (str(tmp_path / "bus"), "\0vitnb-bus")
+    listening = [socket.socket(socket.AF_UNIX, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM) for _ in names]
+    for n, one in enumerate(listening):
+        one.bind(names[n % 2] + str(n // 2))
+        one.setblocking(False)
+    listening[0].listen(), listening[1].listen()
+    written = [
+        ROOT / "vitnb" / "mine.py",
+        Path(sys.prefix) / "mine.pth",
+        Path("/tmp/vitnb-mine"),
+        Path("/dev/shm/vitnb-mine"),
+    ]
+    store(
+        tmp_path / "spy.ipynb",
+        f"""
+import ctypes, resource, signal, socket, subprocess, time
+seen = []
+def tries(name, act):
+    try: seen.append((name, act()))
+    except BaseException: pass
+def talk(kind, to):
+    one = socket.socket(socket.AF_UNIX, kind); one.connect(to); one.send(b"x")
+    return "talked"
+for name in {names!r}:
+    tries("stream", lambda: talk(socket.SOCK_STREAM, name + "0"))
+    tries("datagram", lambda: talk(socket.SOCK_DGRAM, name + "1"))
+    def pair():
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        one.connect(name + "1"); one.send(b"x")
+        return "talked"
+    tries("pair", pair)
+tries("mode", lambda: os.chmod({str(book)!r}, 0o777))
+tries("time", lambda: os.utime({str(book)!r}, (1, 1)))
+for pid in ({os.getpid()}, {os.getppid()}):
+    if pid not in (1, os.getpid(), os.getppid()):  # a namespace of its own counts anew
+        tries("signal", lambda: os.kill(pid, 0) or "sent")
+        tries("limit", lambda: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)))
+        tries("memory", lambda: open(f"/proc/{{pid}}/mem", "rb").read(1))
+        tries("environment", lambda: open(f"/proc/{{pid}}/environ").read())
+        tries("names", lambda: open(f"/proc/{{pid}}/cmdline").read())
+        tries("nice", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))
+for path in {list(map(str, written))!r}:
+    tries("file", lambda: open(path, "w").write("import os") and None)
+tries("secret", lambda: [text for text in map(str, os.environ.items()) if "swordfish" in text] or 1 / 0)
+tries("course", lambda: os.listdir({str(tmp_path)!r}))
+tries("root", lambda: open("/proc/self/root" + {str(book)!r}).read())
+tries("user", lambda: subprocess.run(["unshare", "-Ur", "cat", {str(book)!r}], check=True, capture_output=True).stdout)
+def left():
+    if os.fork() == 0:
+        try: os.setsid()
+        except OSError: pass
+        if os.fork() == 0:
+            for name in ("SIGTERM", "SIGHUP", "SIGINT"): signal.signal(getattr(signal, name), signal.SIG_IGN)
+            ctypes.CDLL(None).prctl(15, b"{sandboxed[:4]}survivor")
+            time.sleep(300)
+        os._exit(0)
+    return None
+tries("left", left)
+time.sleep(1)
+seen = [one for one in seen if one[1] is not None]
+""",
+        "def my_attention(q, k, v):\n    raise ValueError(repr(seen))",
+        CHECK,
+    )
+    said = student.judge(sandboxed, tmp_path / "spy.ipynb", ["3.1"], seconds=SECONDS)["3.1"].sentence
+    assert "ValueError" in said and ": []" in said and "swordfish" not in said, said
+    for one in listening:
+        with pytest.raises(BlockingIOError):
+            one.accept() if one.type == socket.SOCK_STREAM else one.recv(1)
+        one.close()
+    after = book.stat()
+    assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == nice and not any(path.exists() for path in written)
+    until = time.monotonic() + 20
+    while f"({sandboxed[:4]}survivor) " in alive():  # a namespace ends its processes a moment later
+        assert time.monotonic() < until
+
+
+def alive() -> str:
+    """The names of all processes that are no zombies."""
+    said = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            said.append(path.read_text())
+    return " ".join(one for one in said if one.rpartition(")")[2].split()[0] != "Z")
+
+
 def test_a_process_that_dies_takes_no_other_exercise_with_it(way, tmp_path):
     path = store(tmp_path / "one.ipynb", answering("os._exit(0)"), CHECK, "def my_rotation(x): ...", "class A: pass")
     said = student.judge(way, path, ["3.1", "3.2", "5.2"], seconds=SECONDS)
@@ -182,6 +353,54 @@ def test_a_verdict_forged_inside_is_seen(way, tmp_path):
              "    engine._judge = lambda *a: (True, 'Right: of course')\nforge()", late)  # fmt: skip
     verdict = said_of(way, tmp_path, *cells, number=number)
     assert not verdict.right and verdict.suspect
+
+
+TELLING = """
+import types
+told, told_of = [], []
+def names(thing, depth=0):
+    kind = thing if isinstance(thing, type) else type(thing)
+    yield from (kind.__name__, kind.__qualname__, kind.__module__, str(kind.__doc__))
+    if isinstance(thing, types.FunctionType):
+        yield from (thing.__name__, thing.__qualname__, thing.__module__, str(thing.__doc__))
+        yield from (thing.__code__.co_name, thing.__code__.co_qualname, thing.__code__.co_filename)
+        for cell in thing.__closure__ or ():
+            yield from names(cell.cell_contents, depth + 1)
+    if isinstance(thing, nn.Module):
+        for part in thing.modules():
+            yield from (type(part).__name__, type(part).__module__, repr(part)[:40])
+            yield from (type(part).forward.__code__.co_filename,)
+"""
+TESTS = {"0.3": "my_test(model)", "5.4": "is_pre_norm(wire)", "7.4": "is_cls(Pool)", "8.5": "is_complete(build)",
+         "11.2": "is_rollout(function)"}  # fmt: skip
+
+
+def test_all_is_read_but_what_is_hidden(tmp_path):
+    """In a virtual environment lib64 is a link to lib, and the package may lie in it."""
+    checks = tmp_path / "venv" / "lib" / "vitnb" / "checks"
+    checks.mkdir(parents=True)
+    for name in ("vitnb/vit.py", "torch.py"):
+        (tmp_path / "venv" / "lib" / name).touch()
+    (tmp_path / "venv" / "lib64").symlink_to("lib")
+    (tmp_path / "venv" / "here").symlink_to(".")
+    reads, listed = sandbox.without(tmp_path / "venv", checks)
+    assert not any(checks.is_relative_to(path.resolve()) for path in reads)
+    assert {path.name for path in reads} == {"vit.py", "torch.py"}
+    assert {path.name for path in listed} == {"venv", "lib", "vitnb"}
+
+
+@pytest.mark.parametrize("number", TESTS)
+def test_what_is_handed_to_a_test_has_no_name_that_tells(number, way, tmp_path):
+    name, given = TESTS[number].rstrip(")").split("(")
+    answer = f"def {name}({given}):\n    raise ValueError(' '.join(sorted(set(names({given})))))"
+    said = said_of(way, tmp_path, TELLING, answer, number=number, seconds=3 * SECONDS).sentence
+    assert "ValueError" in said
+    found = re.findall(r"vitnb[\w./]*", said.partition("ValueError")[2].partition("It was called")[0].split("`")[-1])
+    public = {"vitnb/vit.py", "vitnb/blocks.py"}  # what the package's own layers do lies open
+    assert [one for one in found if "clinic" in one or "checks" in one or one.startswith("vitnb.")] == [], (
+        said,
+        public,
+    )
 
 
 # Those that load the data train in their cells; the experiments behind their exercises would be run once more.
@@ -248,7 +467,131 @@ def test_a_course_is_read_from_wherever_it_is_named_and_by_nobody_inside(way, tm
     assert "SECRET" not in row["verdict"] and "did not run to its end" not in row["verdict"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"cells": 3}', "%PDF-1.4"])
+def graded_rows(folder: Path, *options: str) -> list[dict[str, str]]:
+    assert cli.main([str(folder), "--exercises", "3.1", "--out", str(folder / "out"), *options]) == 0
+    return list(csv.DictReader((folder / "out" / "grades.csv").read_text(encoding="utf-8").splitlines()))
+
+
+def judged_as(monkeypatch, verdict) -> None:
+    """Let everybody have a verdict without a sandbox, in this process."""
+    monkeypatch.setattr(cli, "everyone", lambda work, found, *more: [work(one) for one in found])
+    monkeypatch.setattr(sandbox, "best", lambda: ("none", {"none": ""}))
+    monkeypatch.setattr(student, "judge", verdict)
+
+
+def test_names_of_any_kind_get_a_row_and_a_page(tmp_path, monkeypatch, capsys):
+    judged_as(
+        monkeypatch,
+        lambda way, path, numbers, *more: {n: student.Verdict(True, "Right: \ud800\x1b[31m<b>\u202e") for n in numbers},
+    )
+    names = ["Ada", "a" * 200, "ä" * 110, "=cmd", "+cmd", "＝cmd", "cmd", "x\x1b]0;y\x07", "new\nline", "<script>",
+             "Zo\u0308e", b"bad\xff".decode("utf-8", "surrogateescape"), "\u202eevil", "a;=1+1"]  # fmt: skip
+    for name in names:
+        (tmp_path / "in" / name).mkdir(parents=True)
+        store(tmp_path / "in" / name / "x.ipynb", RIGHT)
+    rows = graded_rows(tmp_path / "in")
+    assert len(rows) == len(names) == len({row["student"] for row in rows})
+    pages = list((tmp_path / "in" / "out" / "feedback").iterdir())
+    assert len(pages) == len(names) and all(len(os.fsencode(page.name)) < 200 for page in pages)
+    assert all("<script>" not in page.read_text() and "<b>" not in page.read_text() for page in pages)
+    text = capsys.readouterr().out + (tmp_path / "in" / "out" / "grades.csv").read_text()
+    assert not any(ord(one) < 32 and one != "\n" for one in text) and "\u202e" not in text
+    assert {"'=cmd", "'+cmd", "'＝cmd", "Zöe"} <= {row["student"] for row in rows}
+    assert '"a;=1+1"' in text
+
+
+def test_an_error_of_the_grader_costs_no_other_student(tmp_path, monkeypatch, capsys):
+    def breaks(way, path, numbers, *more):
+        if path.parent.name == "Eve":
+            raise UnicodeError("the grader itself")
+        return {n: student.Verdict(True, "Right: yes") for n in numbers}
+
+    judged_as(monkeypatch, breaks)
+    for name in ("Ada", "Eve", "Zoe"):
+        (tmp_path / name).mkdir()
+        store(tmp_path / name / "x.ipynb", RIGHT)
+    rows = {row["student"]: row for row in graded_rows(tmp_path)}
+    assert [rows[name]["points"] for name in ("Ada", "Eve", "Zoe")] == ["1", "0", "1"]
+    assert "UnicodeError" in rows["Eve"]["look"] and "Look at these yourself: Eve" in capsys.readouterr().out
+
+
+def fatal(submission: Submission) -> reports.Grade:
+    """In a process of its own: Eve ends it."""
+    if submission.student == "Eve":
+        os._exit(3)
+    return reports.Grade(submission, {"3.1": student.Verdict(True, "Right")}, {"3.1": 1.0})
+
+
+def test_a_dead_process_of_the_grader_costs_no_other_student():
+    found = [Submission(name, name) for name in ("Ada", "Eve", "Zoe")]
+    grades = cli.everyone(fatal, found, {"3.1": 1.0}, 2, None)
+    assert [grade.total for grade in grades] == [1, 0, 1] and "ended" in grades[1].verdicts["3.1"].suspect
+
+
+def test_who_handed_in_two_notebooks_or_none_is_told(tmp_path, monkeypatch, capsys):
+    judged_as(
+        monkeypatch,
+        lambda way, path, numbers, *more: {
+            n: student.Verdict(False, f"{n}: not done yet.")
+            if path.name == "c.ipynb"
+            else student.Verdict(True, "Right")
+            for n in numbers
+        },
+    )
+    for name, files in {
+        "Ada": ["a.ipynb", "b.ipynb", "c.ipynb"],
+        "Ben": ["b.pdf"],
+        "Cy": [],
+        "Dee": ["d.ipynb"],
+    }.items():
+        (tmp_path / "in" / name).mkdir(parents=True)
+        for file in files:
+            store(tmp_path / "in" / name / file, RIGHT)
+    (tmp_path / "in" / "Eli.ipynb.txt").write_text("{}")
+    (tmp_path / "in" / "README.txt").write_text("no student")
+    sheet = tmp_path / "moodle.csv"
+    sheet.write_text("Identifier,Full name,Grade\nParticipant 1,Ada,\nParticipant 2,Flo,\nParticipant 3,Gus,\n")
+    rows = {row["student"]: row for row in graded_rows(tmp_path / "in", "--sheet", str(sheet))}
+    assert sorted(rows) == ["Ada", "Ben", "Cy", "Dee", "Eli"]
+    assert rows["Ada"]["look"] == "of 3 notebooks b.ipynb counts" and rows["Dee"]["look"] == ""
+    assert [rows[name]["points"] for name in ("Ada", "Ben", "Cy", "Eli")] == ["1", "0", "0", "0"]
+    assert "only .pdf" in rows["Ben"]["verdict"] and "empty folder" in rows["Cy"]["verdict"]
+    said = capsys.readouterr().out
+    assert "Handed in nothing (2): Flo, Gus" in said and "no notebook that can be read (3): Ben, Cy, Eli" in said
+
+
+def test_a_submission_cannot_pass_for_another_students(tmp_path):
+    for path in ("Ben/x.ipynb", "Ada/Ben_1_assignsubmission_file/x.ipynb", "Ada/Ben_77_1_x.ipynb"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        store(tmp_path / path)
+    with submissions(tmp_path) as found:
+        assert {one.student: len(one.notebooks) for one in found} == {"Ben": 1, "Ada": 2}
+    two = [reports.Grade(Submission("Ann Lee", n), {"3.1": student.Verdict(n == "1", "")}, {"3.1": 1.0}) for n in "12"]
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text("Full name,Grade\nAnn Lee,\n")
+    missed, _ = reports.sheet(two, sheet, "Grade", tmp_path / "out.csv")
+    assert missed == ["Ann Lee", "Ann Lee"] and "Ann Lee,\r" in (tmp_path / "out.csv").read_bytes().decode()
+
+
+def test_links_lead_nowhere(tmp_path):
+    store(tmp_path / "secret.ipynb", "'secret'")
+    (tmp_path / "in" / "Ada").mkdir(parents=True)
+    (tmp_path / "in" / "Ada" / "x.ipynb").symlink_to(tmp_path / "secret.ipynb")
+    (tmp_path / "in" / "Ben").symlink_to(tmp_path)
+    store(tmp_path / "in" / "Zoe.ipynb")
+    link = zipfile.ZipInfo("Eve/x.ipynb")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr(link, str(tmp_path / "secret.ipynb"))
+        archive.write(tmp_path / "in" / "Zoe.ipynb", "Zoe/x.ipynb")
+    for source in (tmp_path / "in", tmp_path / "all.zip"):
+        with submissions(source) as found:
+            assert all("secret'" not in path.read_text() for one in found for path in one.notebooks)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"cells": 3}', "%PDF-1.4", "[" * 100_000, '{"cells": ' + "[" * 100_000]
+)
 def test_a_file_that_is_no_notebook_is_called_so(text, tmp_path):
     (tmp_path / "one.ipynb").write_text(text)
     said = student.judge("none", tmp_path / "one.ipynb", ["3.1"])["3.1"]
@@ -280,35 +623,72 @@ def test_bad_input_is_named(arguments, words, tmp_path, capsys):
     assert words in capsys.readouterr().err
 
 
-def test_the_platforms_names_are_read(tmp_path):
-    store(tmp_path / "plain.ipynb")
-    text = (tmp_path / "plain.ipynb").read_bytes()
-    packed = tmp_path / "all.zip"
-    names = ["Ada Lovelace_12345_assignsubmission_file/answers.ipynb", "babbagecharles_LATE_77_991_answers.ipynb",
-             "hoppergrace_78_992_answers-1.ipynb", "../../evil.ipynb",
-             "__MACOSX/Ada_1_assignsubmission_file/x.ipynb"]  # fmt: skip
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name in names:
+PLATFORMS = {
+    "Moodle": {"Ada Lovelace_12345_assignsubmission_file/answers.ipynb": ("Ada Lovelace", "12345"),
+               "Ben_6_assignsubmission_file_/a_LATE_7_8_b.ipynb": ("Ben", "6"),
+               "__MACOSX/Ada_1_assignsubmission_file/x.ipynb": None},
+    "Moodle in a folder": {"week 3/Ada_1_assignsubmission_file/x.ipynb": ("Ada", "1")},
+    "Canvas": {"babbagecharles_LATE_77_991_answers.ipynb": ("babbagecharles", "77"),
+               "hoppergrace_78_992_answers-1.ipynb": ("hoppergrace", "78"),
+               "turingalan_79_993_scan.pdf": ("turingalan", "79")},
+    "none": {"../../evil.ipynb": ("..", ".."), "/etc/evil.ipynb": ("/", "/"), "Ada.ipynb": ("Ada", "Ada"),
+             "Ben/deep/x.IPYNB": ("Ben", "Ben"), "notes.txt": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_the_platforms_names_are_read(platform, tmp_path):
+    text = store(tmp_path / "plain.ipynb").read_bytes()
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name in PLATFORMS[platform]:
             archive.writestr(name, text)
-    with submissions(packed) as found:
-        assert {(one.student, one.identifier) for one in found} == {
-            ("Ada Lovelace", "12345"), ("babbagecharles", "77"), ("hoppergrace", "78"), ("..", ".."),
-        }  # fmt: skip
+    with submissions(tmp_path / "all.zip") as found:
+        assert {(one.student, one.identifier) for one in found} == set(PLATFORMS[platform].values()) - {None}
         paths = [path for one in found for path in one.notebooks]
         assert all(re.fullmatch(r"\d{5}\.ipynb", path.name) and path.exists() for path in paths)
     assert not any(path.exists() for path in paths) and not (tmp_path.parent / "evil.ipynb").exists()
 
 
-def test_a_folder_without_notebooks_or_a_huge_one_is_refused(tmp_path, monkeypatch):
+def test_a_folder_without_notebooks_is_refused(tmp_path):
     with pytest.raises(ValueError, match="holds no notebook"), submissions(tmp_path):
         pass
     with pytest.raises(FileNotFoundError, match="neither a folder nor a file"), submissions(tmp_path / "nowhere"):
         pass
-    monkeypatch.setattr("vitnb.grading.submissions.LARGEST", 10)
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-        archive.writestr("one.ipynb", "x" * 100)
-    with pytest.raises(ValueError, match="larger than"), submissions(tmp_path / "all.zip"):
-        pass
+
+
+def test_a_bomb_in_a_zip_is_its_students_alone(tmp_path, monkeypatch):
+    """Too large, too many, damaged, encrypted: whatever one uploads, the class is graded."""
+    monkeypatch.setattr("vitnb.grading.submissions.LARGEST", 1000)
+    monkeypatch.setattr("vitnb.grading.submissions.BYTES", 3000)
+    text = store(tmp_path / "one.ipynb").read_text()
+    with zipfile.ZipFile(tmp_path / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("Ada_1_assignsubmission_file_/x.ipynb", text)
+        archive.writestr("Big_2_assignsubmission_file_/x.ipynb", "0" * 10_000_000)
+        archive.writestr("Bad_3_assignsubmission_file_/x.ipynb", text)
+        archive.writestr("Key_4_assignsubmission_file_/x.ipynb", text)
+        for n in range(50):
+            archive.writestr(f"Many_5_assignsubmission_file_/{n}.ipynb", text)
+        places = {one.filename[:3]: one.header_offset for one in archive.infolist()}
+    packed = bytearray((tmp_path / "all.zip").read_bytes())
+    packed[places["Bad"] + 80] ^= 0xFF
+    key = packed.rindex(b"Key_4")
+    packed[key - 46 + 8] |= 1  # the flag of an encrypted entry
+    (tmp_path / "all.zip").write_bytes(packed)
+    with submissions(tmp_path / "all.zip") as found:
+        one = {each.student: each for each in found}
+        assert set(one) == {"Ada", "Big", "Bad", "Key", "Many"}
+        assert [len(one[name].notebooks) for name in ("Ada", "Big", "Bad", "Key")] == [1, 0, 0, 0]
+        assert not one["Ada"].problems and all(one[name].problems for name in ("Big", "Bad", "Key", "Many"))
+        assert sum(path.stat().st_size for path in one["Many"].notebooks) <= 3000
+
+
+def test_the_time_for_all_of_a_students_notebooks_is_bounded(way, tmp_path):
+    loop = "def my_attention(q, k, v):\n    while True: pass"
+    paths = [store(tmp_path / f"{n}.ipynb", loop, CHECK) for n in range(20)]
+    one = Submission("Eve", "Eve", tuple(paths), tuple(path.name for path in paths))
+    start = time.monotonic()
+    grade = cli.graded(way, one, {"3.1": 1.0}, None, 3.0)
+    assert grade.total == 0 and time.monotonic() - start < student.patience(["3.1"], 3.0) + 15
 
 
 def test_data_crosses_as_it_is_and_nothing_else_does():
@@ -339,14 +719,130 @@ def test_a_sheet_without_the_column_is_refused(tmp_path):
         reports.sheet([], sheet, "Quiz", tmp_path / "out.csv")
 
 
-def test_gradescope_gets_its_results_and_its_bundle(tmp_path):
-    one = Submission("Ada", "1", ())
-    grade = reports.Grade(one, {"3.1": student.Verdict(True, "Right: yes")}, {"3.1": 2.0})
-    assert (
-        json.loads(reports.gradescope(grade))["tests"][0] | {"score": 2.0, "status": "passed"}
-        == (json.loads(reports.gradescope(grade))["tests"][0])
-    )
-    assert cli.main([str(tmp_path), "--exercises", "3.1=2", "--bundle", str(tmp_path / "b.zip")]) == 0
-    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
-        assert "--exercises 3.1=2" in archive.read("run_autograder").decode()
-        assert archive.getinfo("setup.sh").external_attr >> 16 & 0o111
+FIELDS = {"score", "execution_time", "output", "output_format", "test_output_format", "test_name_format", "visibility",
+          "stdout_visibility", "extra_data", "tests", "leaderboard"}  # fmt: skip
+OF_A_TEST = {"score", "max_score", "status", "name", "name_format", "number", "output", "output_format", "tags",
+             "visibility", "extra_data"}  # fmt: skip
+FORMATS, SEEN = (
+    {"text", "html", "simple_format", "md", "ansi"},
+    {"hidden", "after_due_date", "after_published", "visible"},
+)
+
+
+def as_gradescope_reads(text: str) -> dict:
+    """results.json, held against what Gradescope documents (autograder specifications)."""
+    results = json.loads(text)
+    assert set(results) <= FIELDS and results["visibility"] in SEEN and results["stdout_visibility"] in SEEN
+    assert isinstance(results["output"], str) and results["output_format"] in FORMATS
+    assert isinstance(results["execution_time"], int) and isinstance(results["tests"], list)
+    for test in results["tests"]:
+        assert set(test) <= OF_A_TEST and test["status"] in ("passed", "failed") and test["visibility"] in SEEN
+        assert test["output_format"] in FORMATS and test["name_format"] in FORMATS
+        assert isinstance(test["name"], str) and isinstance(test["output"], str)
+        assert type(test["score"]) in (int, float) and 0 <= test["score"] <= test["max_score"]
+    return results
+
+
+@pytest.fixture(scope="session")
+def autograder(tmp_path_factory):
+    """The folders of Gradescope's image: the bundle unpacked, and what its setup.sh makes, without the network."""
+    if reason := sandbox.works("bubblewrap"):
+        pytest.skip(f"the image is imitated with bubblewrap: {reason}")
+    top = tmp_path_factory.mktemp("gradescope")
+    wheels, here = top / "wheels", top / "autograder"
+    for name in ("vitnb", "book/results"):  # a copy: building leaves its traces beside the sources
+        shutil.copytree(ROOT / name, top / "book" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, top / "book" / name)
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        wheels,
+        top / "book",
+    ]
+    subprocess.run(build, check=True)
+    course = top / "my course.py"
+    course.write_text("SECRET = 'the answers'\n")
+    options = ["--exercises", "3.1=2", "5.2", "--course", str(course), "--bundle", str(top / "b.zip")]
+    assert cli.main([str(wheels), *options]) == 0
+    with zipfile.ZipFile(top / "b.zip") as archive:
+        assert {"setup.sh", "run_autograder", "my course.py"} < set(archive.namelist())
+        assert all(archive.getinfo(name).external_attr >> 16 & 0o111 for name in ("setup.sh", "run_autograder"))
+        archive.extractall(here / "source")
+    subprocess.run(["bash", "-n", here / "source" / "setup.sh"], check=True)
+    (here / "run_autograder").write_bytes((here / "source" / "run_autograder").read_bytes())
+    (here / "run_autograder").chmod(0o755)
+    # What setup.sh does with the network: an environment with the packages, and the wheel in it.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", here / "venv"], check=True)
+    packages = next((here / "venv").glob("lib/python*/site-packages"))
+    with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
+        wheel.extractall(packages)
+    script = "#!/autograder/venv/bin/python\nimport sys\nfrom vitnb.grading.cli import main\n"
+    script += "if __name__ == '__main__':\n    sys.exit(main())\n"  # as pip writes it: processes are spawned
+    (here / "venv" / "bin" / "vitnb-grade").write_text(script)
+    (here / "venv" / "bin" / "vitnb-grade").chmod(0o755)
+    return here
+
+
+def on_gradescope(here: Path, nested: bool, *cells: str, names=("answers.ipynb",)) -> tuple[str | None, str]:
+    """Run the bundle on a submission as Gradescope does: /autograder, its working folder; return results.json."""
+    for name in ("submission", "results"):
+        shutil.rmtree(here / name, ignore_errors=True)
+        (here / name).mkdir()
+    for name in names:
+        store(here / "submission" / name, *cells)
+    ours = Path(torch.__file__).parents[1]
+    packages = next((here / "venv").glob("lib/python*/site-packages"))
+    inner = Path("/autograder") / packages.relative_to(here)
+    command = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--clearenv"]
+    command += ["--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/root", "--proc", "/proc", "--dev", "/dev"]
+    for name in ("/usr", "/bin", "/lib", "/lib64", "/etc", sys.base_prefix):
+        command += ["--ro-bind-try", name, name]
+    command += ["--tmpfs", "/tmp", "--bind", str(here), "/autograder"]
+    for path in ours.iterdir():
+        if "vitnb" not in path.name and path.suffix != ".pth":
+            command += ["--ro-bind", str(path), str(inner / path.name)]
+    if not nested:  # as in Docker, whose filter of system calls refuses bubblewrap its namespaces
+        command += ["--ro-bind", "/bin/false", "/usr/bin/bwrap"]
+    command += ["--chdir", "/autograder", "/autograder/run_autograder"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    results = here / "results" / "results.json"
+    return results.read_text() if results.exists() else None, done.stdout + done.stderr
+
+
+ON_GRADESCOPE = {
+    "right": ((RIGHT, CHECK), ("answers.ipynb",), 2.0, "Right:"),
+    "wrong": ((UNDIVIDED, CHECK), ("answers.ipynb",), 0.0, "not divided"),
+    "hostile": (
+        (answering("raise ValueError([open(p).read() for p in ('/autograder/source/my course.py',)])"), CHECK),
+        ("answers.ipynb",), 0.0, "PermissionError",
+    ),
+    "forges the results": (
+        ("open('/autograder/results/results.json', 'w').write('{\"score\": 100}')", UNDIVIDED, CHECK),
+        ("answers.ipynb",), 0.0, "not divided",
+    ),
+    "two notebooks": ((RIGHT, CHECK), ("a.ipynb", "b.ipynb"), 2.0, "Right:"),
+    "no notebook": ((RIGHT, CHECK), ("answers.pdf",), 0.0, "only .pdf"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ON_GRADESCOPE)
+def test_gradescope_gets_its_results(case, autograder):
+    cells, names, score, words = ON_GRADESCOPE[case]
+    text, said = on_gradescope(autograder, False, *cells, names=names)
+    assert "Sandbox: landlock" in said, said
+    results = as_gradescope_reads(text)
+    assert [(test["name"], test["max_score"]) for test in results["tests"]] == [("3.1", 2.0), ("5.2", 1.0)]
+    assert results["tests"][0]["score"] == score and words in results["tests"][0]["output"], results
+    assert (case == "two notebooks") == ("of 2 notebooks b.ipynb counts" in results["output"])
+
+
+def test_a_bundle_without_the_package_is_refused(tmp_path, capsys):
+    assert cli.main([str(tmp_path), "--exercises", "3.1=2", "--bundle", str(tmp_path / "b.zip")]) == 2
+    assert "pip wheel --no-deps" in capsys.readouterr().err and not (tmp_path / "b.zip").exists()

@@ -6,7 +6,9 @@ The notebook to hand out has the texts, the skeletons and the instant checks, a
 cell that installs vitnb on Colab, and no answers. It is also a source notebook for nbgrader (and
 what reads its format): the cells that give points are locked and named. With
 --course FILE.py a teacher's own exercises join: vitnb.checks' own form, and
-TASKS, a dict from the exercise's number to its text in Markdown.
+TASKS, a dict from the exercise's number to its text in Markdown. ANSWERS, a
+dict from the number to the code of an answer, may be there, too: it goes into
+the teacher's notebook alone.
 """
 
 import argparse
@@ -98,11 +100,12 @@ def _linked(text: str, chapter: Path, home: str) -> str:
 
 
 def own(course: Path, number: str) -> Exercise:
-    """Return a teacher's own exercise; nobody but the teacher has an answer to it.
+    """Return a teacher's own exercise, with an answer where the teacher's file has one.
 
     Raises: ValueError if the file has no text for it.
     """
     tasks = getattr(sys.modules["vitnb_course"], "TASKS", {})
+    answers = getattr(sys.modules["vitnb_course"], "ANSWERS", {})
     if number not in tasks:
         raise ValueError(f"{course} has no text for exercise {number!r}: TASKS = {{{number!r}: '...'}} is wanted")
     signature = engine.EXERCISES[number].signature
@@ -111,7 +114,7 @@ def own(course: Path, number: str) -> Exercise:
         number,
         f"### Exercise {number}\n\n{tasks[number]}\n\n(No instant check: this one is judged when you hand it in.)",
         skeleton,
-        "",
+        answers.get(number, "").strip(),
         ["from vitnb.checks import check"],
     )
 
@@ -155,7 +158,7 @@ def handout(title: str, exercises: Sequence[Exercise], points: Sequence[float], 
 
 
 def solved(made: NotebookNode, exercises: Sequence[Exercise]) -> NotebookNode:
-    """The same notebook with the book's answers: they are public, so it is for the teacher's convenience only."""
+    """The same notebook with the book's answers: they are public, unlike those to a teacher's own exercises."""
     answers = {f"answer-{one.slug}": one.answer for one in exercises if one.answer}
     made = nbformat.from_dict(made)
     for cell in made.cells:

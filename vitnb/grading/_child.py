@@ -1,8 +1,9 @@
 """Inside the sandbox: run a notebook's cells, then answer the grader's calls with data.
 
-    python _child.py IN OUT NOTEBOOK WANTED outside|inside [COURSE.py]
+    python -m vitnb.grading._child NOTEBOOK WANTED outside|inside [COURSE.py]
 
-IN and OUT are file descriptors, WANTED is JSON: exercise -> the name of its
+Requests come by the standard input, answers leave by the standard output, each
+with the number of its request. WANTED is JSON: exercise -> the name of its
 function. What check() is given in the notebook is kept as the answer to that
 exercise, so cells may be moved, copied, split and lose their metadata; where
 no check cell is left, the function is found by its name.
@@ -29,9 +30,10 @@ CALL = struct.Struct("<Q")
 
 def cells(path: str) -> list[str]:
     """The code of a notebook, without the commands to IPython: nothing is installed in here."""
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:
         book = json.load(file)
-    codes = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    found = [cell for cell in book["cells"] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+    codes = ["".join(map(str, cell.get("source") or "")) for cell in found]
     return ["\n".join(one for one in code.split("\n") if not one.lstrip().startswith(("%", "!"))) for code in codes]
 
 
@@ -116,7 +118,10 @@ def course(path: str) -> None:
     spec.loader.exec_module(module)
 
 
-def main(asked: int, told: int, notebook: str, wanted: str, where: str, *courses: str) -> None:
+def main(notebook: str, wanted: str, where: str, *courses: str) -> None:
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0), os.dup2(nothing, 1)
     answers: dict = {}
     space = {"__name__": "__main__"}
     real = None
@@ -127,7 +132,6 @@ def main(asked: int, told: int, notebook: str, wanted: str, where: str, *courses
             course(path)
     stub = sys.modules["vitnb.checks"] = recorder(answers)
     sys.modules["vitnb"].checks = stub
-    requests, replies = os.fdopen(asked, "rb"), os.fdopen(told, "wb")
 
     def say(value: dict) -> None:
         replies.write(packed(value))
@@ -143,9 +147,10 @@ def main(asked: int, told: int, notebook: str, wanted: str, where: str, *courses
         if real is not None:
             sys.modules["vitnb.checks"] = sys.modules["vitnb"].checks = real
         while len(head := requests.read(CALL.size)) == CALL.size:
-            number, given = cloudpickle.loads(requests.read(CALL.unpack(head)[0]))  # from the grader: trusted
-            say(judged(number, answers[number]) if where == "inside" else answered(answers[number], given))
+            to, number, given = cloudpickle.loads(requests.read(CALL.unpack(head)[0]))  # from the grader: trusted
+            said = judged(number, answers[number]) if where == "inside" else answered(answers[number], given)
+            say({"to": to, **said})
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    main(*sys.argv[1:])

@@ -3,11 +3,14 @@
 import argparse
 import importlib.util
 import re
+import shlex
 import sys
 import time
+import traceback
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -99,27 +102,24 @@ def grade(options: argparse.Namespace) -> int:
     if options.sheet:
         reports.head_of(options.sheet, options.column)  # before an hour's work, not after it
     print(f"Sandbox: {way}")
-    with submissions(options.source) as found:
+    with submissions(options.source, alone=options.gradescope is not None, but=options.out) as found:
         for one in (options.out, options.out / "feedback"):
             one.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
-        # Processes, not threads: a check sets torch's settings, draws random numbers and prints.
-        jobs, ready = max(1, options.jobs), (options.course,) if options.course else ()
-        with ProcessPoolExecutor(jobs, get_context("spawn"), load if ready else None, ready) as pool:
-            grades = list(
-                pool.map(partial(graded, way, worth=worth, course=options.course, seconds=options.seconds), found)
-            )
+        work = partial(graded, way, worth=worth, course=options.course, seconds=options.seconds)
+        grades = everyone(work, found, worth, max(1, options.jobs), options.course)
     reports.table(grades, options.out / "grades.csv")
-    for one in grades:
-        name = re.sub(r"[^\w.-]+", "-", f"{one.submission.student}-{one.submission.identifier}").strip("-.")
-        with replacing(options.out / "feedback" / f"{name[:120] or 'student'}.html") as part:
+    for one, name in zip(grades, reports.files(grades), strict=True):
+        with replacing(options.out / "feedback" / f"{name}.html") as part:
             part.write_text(reports.page(one), encoding="utf-8")
     if options.sheet:
-        missed = reports.sheet(grades, options.sheet, options.column, options.out / options.sheet.name)
+        missed, absent = reports.sheet(grades, options.sheet, options.column, options.out / options.sheet.name)
         print(
             f"Filled in: {options.out / options.sheet.name}"
             + (f"; not listed in it: {', '.join(missed)}" if missed else "")
         )
+        if absent:
+            print(f"Handed in nothing ({len(absent)}): {', '.join(map(student.readable, absent))}")
     if options.gradescope:
         options.gradescope.write_text(reports.gradescope(grades[0]), encoding="utf-8")
     look = sorted({one.submission.student for one in grades for v in one.verdicts.values() if v.suspect})
@@ -127,50 +127,115 @@ def grade(options: argparse.Namespace) -> int:
     print(
         f"{len(grades)} students in {seconds:.0f} s ({seconds / len(grades):.1f} s each): {options.out / 'grades.csv'}"
     )
+    without = [one.submission.student for one in grades if not one.submission.notebooks]
+    if without:
+        print(f"Handed in no notebook that can be read ({len(without)}): {', '.join(without)}")
     if look:
         print(f"Look at these yourself: {', '.join(look)}")
     return 0
+
+
+def everyone(
+    work: Callable[[Submission], reports.Grade],
+    found: Sequence[Submission],
+    worth: dict[str, float],
+    jobs: int,
+    course: Path | None,
+) -> list[reports.Grade]:
+    """Grade all; a submission that ends a process of the grader itself is tried once more, alone, and then given up."""
+    grades: dict[int, reports.Grade] = {}
+    for together in (range(len(found)),), [(n,) for n in range(len(found))]:
+        for numbers in together:
+            left = [n for n in numbers if n not in grades]
+            if not left:
+                continue
+            # Processes, not threads: a check sets torch's settings, draws random numbers and prints.
+            ready = (course,) if course else ()
+            with ProcessPoolExecutor(
+                min(jobs, len(left)), get_context("spawn"), load if ready else None, ready
+            ) as pool:
+                for n, future in {n: pool.submit(work, found[n]) for n in left}.items():
+                    try:
+                        grades[n] = future.result()
+                    except BrokenProcessPool:
+                        if len(left) == 1:
+                            grades[n] = ungraded(found[n], worth, "the grader's own process ended")
+    return [grades[n] for n in range(len(found))]
+
+
+def ungraded(submission: Submission, worth: dict[str, float], reason: str) -> reports.Grade:
+    """The grade of a submission on which the grader itself failed: no points, and a person must look."""
+    said = "Your notebook could not be graded."
+    return reports.Grade(submission, {n: student.Verdict(False, said, suspect=reason) for n in worth}, worth)
 
 
 def graded(
     way: str, submission: Submission, worth: dict[str, float], course: Path | None, seconds: float
 ) -> reports.Grade:
     """Judge all notebooks of a student: an exercise counts as its last notebook that answers it has it."""
-    start, verdicts = time.monotonic(), {}
-    for notebook in submission.notebooks:
-        for number, verdict in student.judge(way, notebook, list(worth), course, seconds).items():
-            if number not in verdicts or not verdict.sentence.startswith(f"{number}: not done yet."):
-                verdicts[number] = verdict
-    return reports.Grade(submission, verdicts, worth, time.monotonic() - start)
+    start, numbers = time.monotonic(), list(worth)
+    problems = " ".join(submission.problems)
+    said = f"Nothing to judge: {problems}"
+    verdicts = {} if submission.notebooks else {n: student.Verdict(False, said, suspect=problems) for n in numbers}
+    notes = {}
+    last = start + student.patience(numbers, seconds)
+    try:
+        for notebook, name in zip(submission.notebooks, submission.names, strict=True):
+            for number, verdict in student.judge(way, notebook, numbers, course, seconds, last).items():
+                if number not in verdicts or not verdict.sentence.startswith(f"{number}: not done yet."):
+                    verdicts[number], notes[number] = verdict, f"of {len(submission.names)} notebooks {name} counts"
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"the grader met {type(error).__name__} in {Path(where.filename).name}, line {where.lineno}"
+        verdicts = {**ungraded(submission, worth, reason).verdicts, **verdicts}
+    if len(submission.names) < 2:
+        notes = {}
+    for number in notes:
+        notes[number] = "; ".join(filter(None, (notes[number], problems)))
+    return reports.Grade(submission, verdicts, worth, time.monotonic() - start, notes)
 
 
 SETUP = """#!/usr/bin/env bash
+# Gradescope runs this once, as root, on a bare Ubuntu whose Python may be older than the package wants.
 set -e
-apt-get update && apt-get install -y --no-install-recommends bubblewrap || true
-python3 -m pip install --index-url https://download.pytorch.org/whl/cpu torch torchvision
-python3 -m pip install /autograder/source/vitnb-*.whl cloudpickle
+apt-get update
+apt-get install -y --no-install-recommends python3-pip bubblewrap
+python3 -m pip install uv || python3 -m pip install --break-system-packages uv
+python3 -m uv venv --python {python} /autograder/venv
+python3 -m uv pip install --python /autograder/venv/bin/python \\
+  --index-url https://download.pytorch.org/whl/cpu torch torchvision
+python3 -m uv pip install --python /autograder/venv/bin/python "$(echo /autograder/source/vitnb-*.whl)[grading]"
 """
 RUN = """#!/usr/bin/env bash
 cd /autograder/source
-vitnb-grade /autograder/submission --exercises {exercises} {course} --jobs 1 --out /tmp/graded \\
+/autograder/venv/bin/vitnb-grade /autograder/submission --exercises {exercises} {course} --jobs 1 --out /tmp/graded \\
   --gradescope /autograder/results/results.json
 """
 
 
 def bundle(options: argparse.Namespace) -> int:
-    """Write an autograder for Gradescope; a wheel of vitnb beside it has to be put in: the message says how."""
+    """Write an autograder for Gradescope.
+
+    Raises: ValueError if the folder that was given as the source holds no wheel of vitnb to put into it.
+    """
     chosen(options.exercises, options.course)
-    course = f"--course {options.course.name}" if options.course else ""
+    course = f"--course {shlex.quote(options.course.name)}" if options.course else ""
     run = RUN.format(exercises=" ".join(options.exercises), course=course)
+    setup = SETUP.format(python=".".join(map(str, sys.version_info[:2])))
+    wheels = sorted(options.source.glob("vitnb-*.whl"))
+    if len(wheels) != 1:
+        raise ValueError(
+            f"{options.source} holds {len(wheels)} wheels of vitnb, one is wanted for Gradescope: "
+            f"in the book's folder, pip wheel --no-deps -w {options.source} . makes it"
+        )
     with replacing(options.bundle) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in {"setup.sh": SETUP, "run_autograder": run}.items():
+        for name, text in {"setup.sh": setup, "run_autograder": run}.items():
             entry = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
             entry.external_attr = 0o755 << 16
             archive.writestr(entry, text)
         if options.course:
             archive.write(options.course, options.course.name)
-        for wheel in sorted(options.source.glob("vitnb-*.whl")):
-            archive.write(wheel, wheel.name)
+        archive.write(wheels[0], wheels[0].name)
     print(f"Written: {options.bundle}")
     return 0
 

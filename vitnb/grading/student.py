@@ -5,11 +5,16 @@ import contextlib
 import io
 import json
 import os
+import secrets
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
+import threading
 import time
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +25,14 @@ import torch
 
 from vitnb import checks
 from vitnb.checks import engine
-from vitnb.grading import sandbox, wire
+from vitnb.grading import disguise, sandbox, wire
 from vitnb.grading._child import CALL
 
 SECONDS = 30.0  # by the clock, for all calls of one exercise; three times as many for all cells of a notebook
-CHILD = Path(__file__).with_name("_child.py")
+LOOK = 0.25  # seconds between two looks at what a submission takes
+SENTENCE = 2000  # letters of a verdict
+LARGEST = 20 << 20  # bytes of one notebook
+UNREADABLE = "Your file is no notebook that can be read, or larger than 20 MB: hand it in again, without its outputs."
 
 # Answers to these are modules, or change what they are given, or are read by their attributes: no data.
 # tests/test_grading.py holds this list against the published solutions. A teacher's file may name its own, as INSIDE.
@@ -37,7 +45,11 @@ for _name in [name for name in sys.modules if name.startswith("vitnb.checks")]:
 
 
 class Stopped(BaseException):  # no Exception: it must pass through the check
-    """The process of the student ended or was ended; the text says why."""
+    """The process of the student ended or was ended; the text says why, machine if it may be another's fault."""
+
+    def __init__(self, text: str, machine: str = ""):
+        super().__init__(text)
+        self.machine = machine
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,27 @@ class Verdict:
     sentence: str
     where: str = "outside"  # "inside": the verdict came from the student's own process
     suspect: str = ""  # why a person should look at it
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sentence", readable(self.sentence))
+
+
+def readable(text: str) -> str:
+    """Text of a student's choice, as a terminal, a file and a page may have it: one line, printable, of some length."""
+    line = " ".join(str(text)[: 4 * SENTENCE].split())
+    kept = "".join(one for one in line if unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+    return textwrap.shorten(kept, SENTENCE, placeholder=" ...") if len(kept) > SENTENCE else kept
+
+
+def readable_notebook(path: Path) -> bool:
+    """Whether a file is a notebook that can be run, by its form."""
+    try:
+        if path.stat().st_size > LARGEST:
+            return False
+        with path.open(encoding="utf-8-sig") as file:
+            return isinstance(json.load(file)["cells"], list)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError):
+        return False
 
 
 class Student:
@@ -60,49 +93,79 @@ class Student:
         wanted: dict[str, str],
         inside: bool = False,
         course: Path | None = None,
-        seconds: float = SECONDS,
+        until: float = float("inf"),
     ):
-        self.folder = tempfile.TemporaryDirectory(prefix="vitnb-")
-        asked, self.to = os.pipe()
-        self.back, told = os.pipe()
-        where = "inside" if inside else "outside"
-        extra = [course] if inside and course else []
-        arguments = [str(CHILD), str(asked), str(told), str(notebook), json.dumps(wanted), where]
-        job = sandbox.Job([*arguments, *map(str, extra)], [notebook, *extra], (asked, told), checks=inside)
-        quiet = subprocess.DEVNULL
-        self.process = sandbox.start(way, job, Path(self.folder.name), stdout=quiet, stderr=quiet)
-        os.close(asked), os.close(told)
+        self.way, self.pending, self.reason, self.machine = way, False, "", ""
+        self.home = Path(tempfile.mkdtemp(prefix="vitnb-"))
+        self.copy = Path(tempfile.mkdtemp(prefix="vitnb-")) / "notebook.ipynb"  # its own path would tell whose it is
+        self.ended = threading.Event()
         try:
-            ready = self.receive(time.monotonic() + 3 * seconds)[0]
+            self.copy.parent.chmod(0o755)
+            shutil.copyfile(notebook, self.copy)
+            self.copy.chmod(0o444)
+            where = "inside" if inside else "outside"
+            extra = [course] if inside and course else []
+            arguments = ["-m", "vitnb.grading._child", self.copy, json.dumps(wanted), where, *extra]
+            job = sandbox.Job(list(map(str, arguments)), [self.copy, *extra], checks=inside)
+            pipe = subprocess.PIPE
+            self.process = sandbox.start(
+                way, job, self.home, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0
+            )
+        except BaseException:
+            shutil.rmtree(self.home, ignore_errors=True), shutil.rmtree(self.copy.parent, ignore_errors=True)
+            raise
+        self.to, self.back = self.process.stdin.fileno(), self.process.stdout.fileno()
+        self.watch = threading.Thread(target=self.look, daemon=True)
+        self.watch.start()
+        try:
+            ready = self.receive(until)[0]
             self.errors, self.answers = list(map(str, ready["errors"])), set(ready["answers"])
         except Stopped as reason:
             self.end()
-            raise Stopped(f"Your notebook did not run to its end: {reason}") from None
+            raise Stopped(f"Your notebook did not run to its end: {reason}", reason.machine) from None
         except (KeyError, TypeError):
             self.end()
             raise Stopped("Your notebook did not run to its end: it sent something else than an answer.") from None
+
+    def look(self) -> None:
+        """Watch what the submission takes, and end it when that is too much."""
+        pause = LOOK
+        while not self.ended.wait(pause):
+            start = time.monotonic()
+            if self.way != "container":  # that has limits of its own
+                self.reason = self.reason or sandbox.excess(self.process, self.home)
+            self.machine = self.machine or sandbox.scarce()
+            if self.reason or self.machine:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, 9)
+                return
+            pause = max(LOOK, time.monotonic() - start)  # on a machine with many processes a look takes long
+
+    def gone(self) -> Stopped:
+        """Why there is no answer any more."""
+        if self.reason:
+            return Stopped(f"{self.reason}.")
+        if self.machine:
+            return Stopped(f"{self.machine}.", self.machine)
+        return Stopped("it ended the program, or took more memory or time than there is.")
 
     def read(self, size: int, until: float) -> bytes:
         parts = bytearray()
         while len(parts) < size:
             left = until - time.monotonic()
-            if not select.select([self.back], [], [], max(0.0, min(left, 0.5)))[0]:
-                if left <= 0:
-                    raise Stopped("it took too long: is there a loop that does not end?")
-                if sandbox.processes(self.process.pid) > sandbox.PROCESSES:
-                    raise Stopped("it starts too many processes.")
-                continue
+            if not select.select([self.back], [], [], max(0.0, left))[0]:
+                raise Stopped("it took too long: is there a loop that does not end?")
             got = os.read(self.back, min(size - len(parts), 1 << 20))
             if not got:
-                raise Stopped("it ended the program, or took more memory or time than there is.")
+                raise self.gone()
             parts += got
         return bytes(parts)
 
     def receive(self, until: float) -> tuple[Any, bool]:
         """Return the next message, and whether it holds something that is no data."""
         text, body = wire.HEAD.unpack(self.read(wire.HEAD.size, until))
-        if text + body > wire.LIMIT:
-            raise Stopped("it returns more than 64 MB.")
+        if text > wire.TEXT or body > wire.LIMIT:
+            raise Stopped("it returns more than 64 MB, or more than 4 MB that are no tensors.")
         try:
             return wire.unpacked(self.read(text, until), self.read(body, until))
         except ValueError as error:
@@ -117,26 +180,35 @@ class Student:
             try:
                 view = view[os.write(self.to, view) :]
             except BrokenPipeError:
-                raise Stopped("it ended the program.") from None
+                raise self.gone() from None
 
     def ask(self, number: str, given: Sequence[Any], until: float) -> tuple[dict, bool]:
-        self.send(cloudpickle.dumps((number, tuple(given))), until)
+        """Send what an answer is given, return what it did.
+
+        A reply names its request by a number drawn at random: one that was
+        written before, or a second one, is no answer.
+        """
+        self.pending = True
+        if select.select([self.back], [], [], 0)[0]:
+            raise Stopped("it answered before it was asked.") if os.read(self.back, 1) else self.gone()
+        to = secrets.token_hex(8)
+        self.send(disguise.dumps((to, number, tuple(given))), until)
         reply, foreign = self.receive(until)
-        if not isinstance(reply, dict):
+        if not isinstance(reply, dict) or reply.get("to") != to:
             raise Stopped("it sent something else than an answer.")
+        self.pending = False
         return reply, foreign
 
     def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, 9)
-        self.process.wait()
-        os.close(self.to), os.close(self.back)
-        self.folder.cleanup()
+        self.ended.set()
+        sandbox.end(self.way, self.process, self.home)
+        self.watch.join()
+        self.process.stdin.close(), self.process.stdout.close()
+        shutil.rmtree(self.copy.parent, ignore_errors=True)
 
 
-def proxy(student: Student, number: str, seconds: float) -> Callable:
+def proxy(student: Student, number: str, until: float) -> Callable:
     """A function for the check: it calls the student's answer in the sandbox and gives what came back."""
-    until = time.monotonic() + seconds
 
     def answer(*given: Any) -> Any:
         reply, _ = student.ask(number, given, until)
@@ -172,58 +244,69 @@ def _error(reply: dict) -> Exception:
     return error
 
 
+def patience(numbers: Sequence[str], seconds: float) -> float:
+    """Seconds by the clock for all notebooks of a student: what one that is slow everywhere may take, and no more."""
+    insides = {n in INSIDE for n in numbers}
+    return seconds * (3 * len(insides) + sum(engine.EXERCISES[n].work for n in numbers))
+
+
 def judge(
-    way: str, notebook: Path, numbers: Sequence[str], course: Path | None = None, seconds: float = SECONDS
+    way: str,
+    notebook: Path,
+    numbers: Sequence[str],
+    course: Path | None = None,
+    seconds: float = SECONDS,
+    last: float | None = None,
 ) -> dict[str, Verdict]:
-    """Judge the answers of one notebook to these exercises.
+    """Judge the answers of one notebook to these exercises, until the time `last`.
 
     A process that ends, or has to be ended, takes no other exercise with it:
     the notebook is run again for the rest.
     """
-    try:
-        with notebook.open(encoding="utf-8") as file:
-            readable = isinstance(json.load(file)["cells"], list)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        readable = False
-    if not readable:
-        return {n: Verdict(False, "Your file is no notebook that can be read: hand it in again.") for n in numbers}
+    last = last or time.monotonic() + patience(numbers, seconds)
+    if not readable_notebook(notebook):
+        return {n: Verdict(False, UNREADABLE) for n in numbers}
     wanted = {n: engine.EXERCISES[n].signature.split("(")[0] for n in numbers}
     verdicts: dict[str, Verdict] = {}
+
+    def until(seconds: float) -> float:
+        return min(last, time.monotonic() + seconds)
+
     for inside in (False, True):
         left = [n for n in numbers if (n in INSIDE) == inside]
         own = course if inside and COURSE.intersection(left) else None  # else nobody in there may read it
+        where = "inside" if inside else "outside"
         while left:
-            try:
-                student = Student(way, notebook, wanted, inside, own, seconds)
-            except Stopped as reason:
-                verdicts |= {n: Verdict(False, str(reason), _where(inside)) for n in left}
+            if time.monotonic() > last:
+                said = "Your answer was not tried: your other answers took all the time there is."
+                verdicts |= {n: Verdict(False, said, where) for n in left}
                 break
             try:
-                while left:
-                    verdicts[left[0]] = _one(student, left[0], inside, seconds * engine.EXERCISES[left[0]].work)
+                student = Student(way, notebook, wanted, inside, own, until(3 * seconds))
+            except Stopped as reason:
+                verdicts |= {n: Verdict(False, str(reason), where, reason.machine) for n in left}
+                break
+            try:
+                while left and not student.pending:  # a check that gave up first leaves its reply behind
+                    verdicts[left[0]] = _one(student, left[0], inside, until(seconds * engine.EXERCISES[left[0]].work))
                     left.pop(0)
             except Stopped as reason:
-                said = str(reason)
-                verdicts[left.pop(0)] = Verdict(False, f"Your answer was stopped: {said}", _where(inside))
+                said = f"Your answer was stopped: {reason}"
+                verdicts[left.pop(0)] = Verdict(False, said, where, reason.machine)
             finally:
                 student.end()
     return {n: verdicts[n] for n in numbers}
 
 
-def _where(inside: bool) -> str:
-    return "inside" if inside else "outside"
-
-
-def _one(student: Student, number: str, inside: bool, seconds: float) -> Verdict:
+def _one(student: Student, number: str, inside: bool, until: float) -> Verdict:
     if number not in student.answers:
         broken = f" Before it, {student.errors[0]}." if student.errors else ""
-        return Verdict(False, f"{number}: not done yet.{broken}", _where(inside))
+        return Verdict(False, f"{number}: not done yet.{broken}", "inside" if inside else "outside")
     if inside:
-        reply, _ = student.ask(number, (), time.monotonic() + seconds)
-        said = " ".join(str(reply.get("said", "")).split())
+        reply, _ = student.ask(number, (), until)
         suspect = "" if reply.get("sound") else "the check called a wrong answer right in this process"
-        return Verdict(reply.get("right") is True and not suspect, said, "inside", suspect)
+        return Verdict(reply.get("right") is True and not suspect, str(reply.get("said", "")), "inside", suspect)
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        right = checks.check(number, proxy(student, number, seconds))
-    return Verdict(right, " ".join(said.getvalue().split()))
+        right = checks.check(number, proxy(student, number, until))
+    return Verdict(right, said.getvalue())

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 HEAD = struct.Struct("<QQ")  # lengths of the JSON and of the tensors
 LIMIT = 64 << 20  # bytes of one message
+TEXT = 4 << 20  # bytes of its JSON: in lists of Python they take fifty times as much memory
 DEPTH = 50  # how deep lists may lie in lists
 SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
