@@ -32,6 +32,8 @@ DANGEROUS = {
     ("os", "system"), ("os", "popen"), ("tempfile", "mktemp"), ("shutil", "unpack_archive"), ("tarfile", "open"),
     ("hub", "load"),
 }  # fmt: skip
+# Of XML: names that nobody is asked for. And this machine.
+NAMES = ("http://www.w3.org/", "http://www.idpf.org/", "http://purl.org/", "http://127.0.0.1", "http://localhost")
 MAY = {
     ("vitnb/grading/_child.py", "cloudpickle.loads"): "in the sandbox, what the grader has sent",
     ("tools/room.py", "packed.extractall"): "the zip that it has just packed; zipfile leads no name out of the folder",
@@ -66,7 +68,7 @@ def dangers(name, text):
         f"{name}:{node.lineno}: asks without HTTPS: {node.value}"
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant) and re.match(r"(http|ftp)://\w", str(node.value))
-        if not str(node.value).startswith(("http://www.w3.org/", "http://127.0.0.1", "http://localhost"))
+        if not str(node.value).startswith(NAMES)
     ]
     return found
 
