@@ -335,6 +335,86 @@ def alive() -> str:
     return " ".join(one for one in said if one.rpartition(")")[2].split()[0] != "Z")
 
 
+ENGINE = """#!{python}
+# What `podman run` promises, kept by bubblewrap: an engine of containers for a machine that has none.
+import argparse, json, os, resource, sys
+with open({log!r}, "a") as log:
+    log.write(json.dumps(sys.argv[1:]) + chr(10))
+if sys.argv[1] != "run":
+    sys.exit()
+parser = argparse.ArgumentParser(allow_abbrev=False)
+for name in ("rm", "read-only"):
+    parser.add_argument("--" + name, action="store_true", required=True)
+parser.add_argument("-i", action="store_true", required=True)
+for name in ("name", "network", "shm-size", "workdir", "pull", "memory", "memory-swap", "pids-limit", "cap-drop",
+             "security-opt", "user"):
+    parser.add_argument("--" + name, required=True)
+for name in ("tmpfs", "ulimit", "env"):
+    parser.add_argument("--" + name, action="append", required=True)
+parser.add_argument("-v", action="append", required=True)
+parser.add_argument("image")
+parser.add_argument("command", nargs=argparse.REMAINDER)
+asked = parser.parse_args(sys.argv[2:])
+assert (asked.network, asked.cap_drop, asked.security_opt) == ("none", "ALL", "no-new-privileges")
+assert asked.user == "65534:65534" and asked.memory == asked.memory_swap and int(asked.pids_limit) > 0
+inner = ["bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--uid", "65534", "--gid", "65534"]
+inner += ["--clearenv", "--setenv", "PATH", "/usr/bin"]
+for name in ("/usr", "/etc/ld.so.cache", "/bin", "/lib", "/lib64", *{image!r}):
+    inner += ["--ro-bind-try", name, name]
+inner += ["--proc", "/proc", "--dev", "/dev"]
+for one in sorted([["--tmpfs", one.split(":")[0]] for one in asked.tmpfs]
+                  + [["--ro-bind", *one.removesuffix(":ro").split(":")] for one in asked.v], key=lambda x: len(x[-1])):
+    inner += one
+for one in asked.env:
+    inner += ["--setenv", *one.split("=", 1)]
+for one in asked.ulimit:
+    name, _, most = one.partition("=")
+    if name != "nproc":  # here it would count all processes of the machine's user
+        resource.setrlimit(getattr(resource, "RLIMIT_" + name.upper()), tuple(map(int, most.split(":"))))
+assert asked.command[0] == "python"
+os.execvp("bwrap", [*inner, "--remount-ro", "/", "--chdir", asked.workdir, sys.executable, *asked.command[1:]])
+"""
+
+
+@pytest.fixture
+def engine_log(tmp_path_factory, monkeypatch):
+    """A machine whose podman is a program that keeps the same promises; yields the file of what it was asked."""
+    if not shutil.which("bwrap"):
+        pytest.skip("the engine of this test needs bubblewrap")
+    folder = tmp_path_factory.mktemp("engine")
+    log, program = folder / "asked.jsonl", folder / "podman"
+    image = [str(path) for path in sandbox.readable()]  # what the image brings: Python and torch
+    program.write_text(ENGINE.format(python=sys.executable, log=str(log), image=image))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return log
+
+
+def test_a_container_gives_the_same_verdicts_and_is_removed(engine_log, tmp_path):
+    assert sandbox.works("container") == ""
+    assert said_of("container", tmp_path, RIGHT, CHECK).right
+    assert not said_of("container", tmp_path, UNDIVIDED, CHECK).right
+    lost = said_of("container", tmp_path, answering("os._exit(0)"), CHECK)
+    assert not lost.right and "ended the program" in lost.sentence
+    spy = answering("raise ValueError(os.listdir(os.path.dirname(__import__('vitnb').__file__) + '/checks'))")
+    assert "ValueError" in (said := said_of("container", tmp_path, spy, CHECK).sentence) and "[]" in said
+    asked = [json.loads(line) for line in engine_log.read_text().splitlines()]
+    started = [one[one.index("--name") + 1] for one in asked if one[0] == "run"]
+    removed = [one[-1] for one in asked if one[:2] == ["rm", "--force"]]
+    assert len(started) >= 5 and set(started) == set(removed)
+
+
+@pytest.mark.parametrize("promise", ["--network", "--read-only", "--cap-drop", "--memory", "--pids-limit", "--user"])
+def test_a_container_without_a_bound_does_not_start(promise, engine_log, monkeypatch):
+    def lax(job, home):
+        command = sandbox.container(job, home)
+        at = command.index(promise)
+        return command[:at] + command[at + (1 if promise == "--read-only" else 2) :]
+
+    monkeypatch.setitem(sandbox.WAYS, "container", lax)
+    assert sandbox.works("container").startswith("it does not start")
+
+
 def test_a_process_that_dies_takes_no_other_exercise_with_it(way, tmp_path):
     path = store(tmp_path / "one.ipynb", answering("os._exit(0)"), CHECK, "def my_rotation(x): ...", "class A: pass")
     said = student.judge(way, path, ["3.1", "3.2", "5.2"], seconds=SECONDS)
