@@ -359,10 +359,11 @@ assert (asked.network, asked.cap_drop, asked.security_opt) == ("none", "ALL", "n
 assert asked.user == "65534:65534" and asked.memory == asked.memory_swap and int(asked.pids_limit) > 0
 inner = ["bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--uid", "65534", "--gid", "65534"]
 inner += ["--clearenv", "--setenv", "PATH", "/usr/bin"]
-for name in ("/usr", "/etc/ld.so.cache", "/bin", "/lib", "/lib64", *{image!r}):
+for name in ("/usr", "/etc/ld.so.cache", "/bin", "/lib", "/lib64"):
     inner += ["--ro-bind-try", name, name]
 inner += ["--proc", "/proc", "--dev", "/dev"]
 for one in sorted([["--tmpfs", one.split(":")[0]] for one in asked.tmpfs]
+                  + [["--ro-bind", one, one] for one in {image!r}]  # it may lie in /tmp
                   + [["--ro-bind", *one.removesuffix(":ro").split(":")] for one in asked.v], key=lambda x: len(x[-1])):
     inner += one
 for one in asked.env:
