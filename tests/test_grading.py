@@ -335,7 +335,9 @@ def alive() -> str:
     return " ".join(one for one in said if one.rpartition(")")[2].split()[0] != "Z")
 
 
-ENGINE = """#!{python}
+ENGINE = """#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''  # the folder of Python may have a space, which a #! line must not
 # What `podman run` promises, kept by bubblewrap: an engine of containers for a machine that has none.
 import argparse, json, os, resource, sys
 with open({log!r}, "a") as log:
