@@ -4,9 +4,11 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, median, stdev
 
@@ -21,7 +23,7 @@ from vitnb.data import Dataset, load
 from vitnb.evaluation import History, evaluate
 from vitnb.progress import ProgressBar
 from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Training, fit, loop
 from vitnb.vit import count_parameters
 from vitnb.weights import save
 
@@ -133,8 +135,13 @@ def clothes() -> Dataset:
     return data
 
 
-def tested_on(data: Dataset, pictures: int) -> Dataset:
-    """The same with the first test images only: enough to watch a training by."""
+def validated() -> Dataset:
+    """The real images with 5,000 training images set aside: they stand in the place of the test images."""
+    return clothes().hold_out(5_000)
+
+
+def watched_on(data: Dataset, pictures: int) -> Dataset:
+    """The same with the first held-out images only: enough to watch a training by."""
     return replace(data, test_images=data.test_images[:pictures], test_labels=data.test_labels[:pictures])
 
 
@@ -171,7 +178,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 def trial(build: Callable[[], nn.Module], part: Dataset, data: Dataset, recipe: Recipe, name: str) -> dict:
-    """Train on a part of the images, test on all test images of data, made as large as those of the part."""
+    """Train on a part of the images, judge by all that data holds out, made as large as those of the part."""
     with plain_products():
         model, history = train(build, part, recipe, name)
     right = 0.0
@@ -183,7 +190,7 @@ def trial(build: Callable[[], nn.Module], part: Dataset, data: Dataset, recipe: 
     return {
         "seed": recipe.seed,
         "parameters": count_parameters(model),
-        "test_accuracy": round(share, 4),
+        f"{data.held_out}_accuracy": round(share, 4),
         "train_accuracy": round(history.train_accuracy[-1], 4),
         "seconds": round(history.cpu_seconds, 1),
         "images": history.images,
@@ -201,8 +208,9 @@ def trials(data: Dataset, name: str, model: ViTConfig, recipe: Recipe, changes: 
 
 def summary(runs: list[dict]) -> dict:
     """The mean and the standard deviation of the runs' accuracies, and the runs."""
-    accuracies = [found["test_accuracy"] for found in runs]
-    return {"test_accuracy_mean": mean(accuracies), "test_accuracy_sd": stdev(accuracies), "runs": runs}
+    key = "test_accuracy" if "test_accuracy" in runs[0] else "validation_accuracy"
+    accuracies = [found[key] for found in runs]
+    return {f"{key}_mean": mean(accuracies), f"{key}_sd": stdev(accuracies), "runs": runs}
 
 
 def whole_run(data: Dataset, name: str, config: ViTConfig, recipe: Recipe) -> dict:
@@ -262,6 +270,79 @@ def thin(values: list[float], points: int = 300) -> list[float]:
     return [
         float(f"{sum(part) / len(part):.4g}") for part in (values[i : i + width] for i in range(0, len(values), width))
     ]
+
+
+# ---- Equal times
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is compared with others for equal seconds: a model, how it is trained, the side of its images."""
+
+    build: Callable[[], nn.Module]
+    recipe: Recipe
+    side: int = 28
+
+
+def for_seconds(name: str, arms: dict[str, Arm], seconds: float, seeds: list[int]) -> dict[str, dict]:
+    """Train every arm with every seed for the steps that so many seconds of one core hold; judge on validation images.
+
+    First the steps of all arms are clocked. Both there and in training two
+    processes run at a time, one on each core.
+    """
+    path = checkpoint(f"{name}-steps")
+    if not path.exists():  # a run that goes on keeps the steps that it began with
+        clocked = two_at_a_time(seconds_a_step, [arm for arm in arms.values() for _ in range(2)])
+        each = {arm: mean(clocked[2 * n : 2 * n + 2]) for n, arm in enumerate(arms)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save({arm: round(seconds / each[arm]) for arm in arms}, path)
+    steps = torch.load(path)
+    jobs = [
+        (replace(arm, recipe=replace(arm.recipe, seed=seed)), steps[label], f"{name}-{n}-{seed}")
+        for n, (label, arm) in enumerate(arms.items())
+        for seed in seeds
+    ]
+    runs = two_at_a_time(timed_trial, jobs)
+    some = len(seeds)
+    return {label: {"steps": steps[label]} | summary(runs[n * some : (n + 1) * some]) for n, label in enumerate(arms)}
+
+
+def two_at_a_time(one: Callable, jobs: Iterable) -> list:
+    """The results of one(job) for all jobs, two processes at a time, each on a core of its own."""
+    with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, [1]) as pool:
+        return list(pool.map(one, jobs))
+
+
+once = cache(validated)  # in each process
+
+
+def seconds_a_step(arm: Arm, seconds: float = 5.0) -> float:
+    """Seconds of processor time of a training step: the median of those of so many seconds, after three others."""
+    data, times = of_side(once().subset(2_000), arm.side), []
+    torch.manual_seed(0)
+    with plain_products():
+        for step in loop(Training(arm.build().train(), data, replace(arm.recipe, epochs=1_000))):
+            times.append(time.process_time())
+            if step > 4 and times[-1] - times[2] > seconds:
+                break
+    return median(after - before for before, after in zip(times[2:], times[3:], strict=False))
+
+
+def timed_trial(job: tuple[Arm, int, str]) -> dict:
+    """Train an arm for so many steps, or hardly fewer, on images that its recipe's seed draws."""
+    (arm, steps, name), data = job, once()
+    batch, n = arm.recipe.batch_size, len(data.train_labels)
+    epochs = -(-steps * batch // n)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(arm.recipe.seed))
+    chosen = order[: steps // epochs * batch]
+    part = replace(data, train_images=data.train_images[chosen], train_labels=data.train_labels[chosen])
+    return trial(arm.build, of_side(part, arm.side), data, replace(arm.recipe, epochs=epochs), name)
+
+
+def of_side(data: Dataset, side: int) -> Dataset:
+    """The training images at a size, and none to judge by: trial does that at the end."""
+    none = {"test_images": data.test_images[:0], "test_labels": data.test_labels[:0]}
+    return replace(data, train_images=resized(data.train_images, side), **none)
 
 
 # ---- Time and memory

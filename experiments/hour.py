@@ -5,13 +5,11 @@ a time, each on a core of its own. The result of a seed is the accuracy after
 its last step.
 """
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
-from multiprocessing import get_context
 
 import torch
 
-from experiments.common import BEST, clothes, whole_run, whole_runs
+from experiments.common import BEST, clothes, two_at_a_time, whole_run, whole_runs
 from vitnb.recipe import Recipe
 
 RECIPE = Recipe(epochs=60)
@@ -21,8 +19,7 @@ CONFIG = {"data": "fashion_mnist", "device": "cpu", "model": BEST.to_dict(), "re
 
 def run() -> dict:
     torch.set_num_threads(1)
-    with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, [1]) as pool:
-        return whole_runs(clothes(), BEST, list(pool.map(one, SEEDS)))
+    return whole_runs(clothes(), BEST, two_at_a_time(one, SEEDS))
 
 
 def one(seed: int) -> dict:

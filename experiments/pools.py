@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from experiments.common import accuracy, clothes, tested_on, train
+from experiments.common import accuracy, train, validated, watched_on
 from vitnb import ClsToken, ViT, ViTConfig
 from vitnb.clinic import pool as wrong
 from vitnb.data import Dataset
@@ -21,7 +21,7 @@ from vitnb.recipe import Recipe
 
 MODEL = ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0)
 RECIPE = Recipe(epochs=3, batch_size=50)
-PICTURES, TEST = 5_000, 5_000
+PICTURES = 5_000
 POOLS = ("cls", "mean", "patch mean", "attn")
 RATES = [1e-3, 3e-3, 1e-2, 3e-2]
 BUG_RATE = 1e-2
@@ -29,7 +29,7 @@ SEEDS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 CONFIG = {
     "data": "fashion_mnist",
     "pictures": PICTURES,
-    "test_pictures": TEST,
+    "judged_on": "validation",
     "device": "cpu",
     "model": MODEL.to_dict(),
     "recipe": asdict(RECIPE),
@@ -63,16 +63,18 @@ def build(pool: str) -> ViT:
 
 
 def one(data: Dataset, pool: str, lr: float, seed: int) -> float:
-    """Train one model and return its accuracy on the test images after the last step."""
+    """Train one model and return its accuracy on the validation images after the last step."""
     name = f"pools-{pool.replace(' ', '-')}-{lr}-{seed}"
-    model, _ = train(partial(build, pool), tested_on(data, 100), replace(RECIPE, lr=lr, seed=seed), name)
+    model, _ = train(partial(build, pool), watched_on(data, 100), replace(RECIPE, lr=lr, seed=seed), name)
     torch.manual_seed(seed)
     return accuracy(model, data.normalize(data.test_images), data.test_labels)
 
 
 def run() -> dict:
-    data = clothes().subset(PICTURES, test=TEST)
+    data = validated().subset(PICTURES)
     return {
-        "accuracy": {pool: {str(lr): [one(data, pool, lr, seed) for seed in SEEDS] for lr in RATES} for pool in POOLS},
+        "validation_accuracy": {
+            pool: {str(lr): [one(data, pool, lr, seed) for seed in SEEDS] for lr in RATES} for pool in POOLS
+        },
         "bugs": {bug: [one(data, bug, BUG_RATE, seed) for seed in SEEDS] for bug in BUGS},
     }

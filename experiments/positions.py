@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, tested_on, train
+from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, train, watched_on
 from vitnb import ViT, patchify, resize_positions, unpatchify
 from vitnb.clinic.place import as_one_line
 from vitnb.data import Dataset
@@ -72,7 +72,7 @@ def run() -> dict:
 def one(data: Dataset, arm: str, seed: int) -> dict:
     """Train one arm with one seed and test it in every way."""
     config, name = replace(PLACED, **PLACES[arm]), f"positions-{list(PLACES).index(arm)}-{seed}"
-    model, _ = train(lambda: ViT(config), tested_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)
+    model, _ = train(lambda: ViT(config), watched_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)
     images, labels = data.normalize(data.test_images), data.test_labels
     out = {
         "ordered": accuracy(model, images, labels),

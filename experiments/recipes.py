@@ -14,10 +14,10 @@ from experiments.common import (
     TEXTBOOK_RECIPE,
     accuracy,
     changed,
-    clothes,
-    tested_on,
     thin,
     train,
+    validated,
+    watched_on,
 )
 from vitnb import ViT
 from vitnb.data import Dataset
@@ -37,11 +37,12 @@ ARMS = {  # what is changed: of the recipe, or of the model
     "batches of 512": {"batch_size": 512},
     "faint positions": {"pos_std": 0.02},
 }
-WATCHED = 1_000  # test images after each epoch; at the end all of them
+WATCHED = 1_000  # validation images after each epoch; at the end all of them
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
     "data": "fashion_mnist",
     "pictures": SHORT_PICTURES,
+    "judged_on": "validation",
     "device": "cpu",
     "model": SMALL.to_dict(),
     "recipe": asdict(SHORT),
@@ -50,7 +51,7 @@ CONFIG = {
 
 
 def run() -> dict:
-    data = clothes().subset(SHORT_PICTURES)
+    data = validated().subset(SHORT_PICTURES)
     return {"runs": {arm: [one(data, arm, seed) for seed in SEEDS] for arm in ARMS}}
 
 
@@ -58,15 +59,15 @@ def one(data: Dataset, arm: str, seed: int) -> dict:
     """Train one arm with one seed; a run that was interrupted goes on."""
     config, recipe = changed(SMALL, replace(SHORT, seed=seed), ARMS[arm])
     name = f"recipes-{list(ARMS).index(arm)}-{seed}"
-    model, history = train(lambda: ViT(config), tested_on(data, WATCHED), recipe, name)
-    test_accuracy = accuracy(model, data.normalize(data.test_images), data.test_labels)
-    print(f"{arm}, seed {seed}: {test_accuracy:.3f}", flush=True)
+    model, history = train(lambda: ViT(config), watched_on(data, WATCHED), recipe, name)
+    right = accuracy(model, data.normalize(data.test_images), data.test_labels)
+    print(f"{arm}, seed {seed}: {right:.3f}", flush=True)
     return {
         "seed": seed,
-        "test_accuracy": test_accuracy,
+        "validation_accuracy": right,
         "seconds": round(history.seconds, 1),
         "steps": len(history.losses),
         "losses": thin(history.losses, 60),
         "train_accuracy_by_epoch": [round(a, 4) for a in history.train_accuracy],
-        "test_accuracy_by_epoch": [round(a, 4) for a in history.test_accuracy],
+        "validation_accuracy_by_epoch": [round(a, 4) for a in history.test_accuracy],
     }

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 import torch
 from torch import Tensor
 
-from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, tested_on, train
+from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, train, watched_on
 from vitnb import ViT, patchify, unpatchify
 from vitnb.data import Dataset
 
@@ -39,7 +39,7 @@ def reorder(images: Tensor, order: Tensor) -> Tensor:
 def trained(data: Dataset, arm: str, seed: int) -> ViT:
     """The model of the experiment `positions`: the same initialisation, images and recipe."""
     config, name = replace(PLACED, **PLACES[arm]), f"shuffled-{list(PLACES).index(arm)}"
-    return train(lambda: ViT(config), tested_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)[0]
+    return train(lambda: ViT(config), watched_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)[0]
 
 
 @torch.no_grad()

@@ -8,8 +8,9 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
+from functools import partial
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ import torch
 from experiments import RESULTS, ROOT, _clock, common, looking
 from experiments import __main__ as command
 from experiments.__main__ import names
-from vitnb import ViTConfig
+from vitnb import ViT, ViTConfig, data
 from vitnb.data import load
 from vitnb.training import Recipe
 
@@ -54,6 +55,25 @@ def test_a_run_that_goes_on_keeps_its_own_seconds(monkeypatch, tmp_path):
     data, recipe = load("digits").subset(512, test=32), Recipe(epochs=1, batch_size=32)
     first, again = (common.whole_run(data, "small", common.SMALL, recipe) for _ in range(2))
     assert again["cpu_seconds"] == first["cpu_seconds"] > 0
+
+
+@pytest.fixture
+def digits(monkeypatch, tmp_path):
+    """The digits, held out in part, in the place of the clothes; checkpoints in a folder of their own."""
+    monkeypatch.setenv("VITNB_CHECKPOINTS", str(tmp_path))
+    data = load("digits").hold_out(300)
+    monkeypatch.setattr(common, "once", lambda: data)
+    return data
+
+
+@pytest.mark.parametrize("steps", [5, 37, 38, 100])
+def test_an_arm_takes_the_steps_of_its_seconds(digits, steps):
+    """A step fewer at most for each epoch: epochs are equally long, and hold no more images than there are."""
+    arm = common.Arm(partial(ViT, replace(common.SMALL, embed_dim=16, depth=1)), Recipe(batch_size=32, seed=1))
+    epochs = -(-steps // (len(digits.train_labels) // 32))
+    found = common.timed_trial((arm, steps, f"arm-{steps}"))
+    assert 32 * (steps - epochs) < found["images"] <= 32 * steps
+    assert {"validation_accuracy", "train_accuracy"} < set(found) and "test_accuracy" not in found
 
 
 @pytest.fixture
@@ -190,7 +210,7 @@ def test_what_is_stored_leaves_neither_checkpoint_nor_clock(looked, monkeypatch,
 def test_a_record_took_no_less_time_than_its_runs(name):
     """A run that went on from a checkpoint once reported its last start alone."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    side_by_side = 2 if name == "hour" else 1
+    side_by_side = 2 if name in ("hour", "resolutions") else 1
     assert record["seconds"] + 0.1 >= trained_seconds(record["result"]) / side_by_side  # both are rounded
 
 
@@ -200,7 +220,7 @@ def trained_seconds(value):
         return sum(map(trained_seconds, value))
     if not isinstance(value, dict):
         return 0
-    if "seconds" in value and ("test_accuracy" in value or "test_accuracy_by_epoch" in value):
+    if "seconds" in value and any("accuracy" in key for key in value):
         return value["seconds"]
     return sum(map(trained_seconds, value.values()))
 
@@ -212,6 +232,23 @@ def test_the_gpu_run_says_that_it_needs_one(monkeypatch):
         command.measure("best")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert "best" not in command.missing()
+
+
+CHOSEN = ("decay", "pools", "recipes", "resolutions")  # what the book chooses, or could choose, by
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_what_is_chosen_is_judged_on_validation_images(name):
+    record = data.result(name)
+    assert record["config"]["judged_on"] == "validation"
+    assert "validation_accuracy" in str(record["result"]) and "test_" not in str(record["result"])
+
+
+def test_arms_had_equal_seconds():
+    """By the processor's clock: planned from a few steps before the run, they come out within a fifth of each other."""
+    arms = data.result("resolutions")["result"]["arms"]
+    spent = [sum(run["seconds"] for run in arm["runs"]) / len(arm["runs"]) for arm in arms.values()]
+    assert max(spent) < 1.2 * min(spent)
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -14,7 +14,7 @@ from vitnb import data
 from vitnb.figures import RecipeExplorer
 
 PAGE = "book/10-recipes.html"
-CURVES = ("losses", "train_accuracy_by_epoch", "test_accuracy_by_epoch")
+CURVES = ("losses", "train_accuracy_by_epoch", "validation_accuracy_by_epoch")
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,8 @@ def made_up():
     accuracies = {"the recipe": (0.5, 0.6, 0.7), "other": (0.6, 0.65, 0.9)}
     runs = {
         name: [
-            {"seed": s, "test_accuracy": a, "steps": 5, "losses": [2.0, 1.5 + a, 1.0 + s]}
-            | {"train_accuracy_by_epoch": [0.1, a], "test_accuracy_by_epoch": [0.2, a]}
+            {"seed": s, "validation_accuracy": a, "steps": 5, "losses": [2.0, 1.5 + a, 1.0 + s]}
+            | {"train_accuracy_by_epoch": [0.1, a], "validation_accuracy_by_epoch": [0.2, a]}
             for s, a in enumerate(values)
         ]
         for name, values in accuracies.items()
@@ -44,7 +44,7 @@ def changed(change):
 
 
 def finals(stored, arm):
-    return np.array([run["test_accuracy"] for run in stored["result"]["runs"][arm]])
+    return np.array([run["validation_accuracy"] for run in stored["result"]["runs"][arm]])
 
 
 # ---- Python
@@ -53,7 +53,7 @@ def finals(stored, arm):
 def test_recipe_explorer_carries_the_runs(stored):
     explorer, runs = RecipeExplorer(stored), stored["result"]["runs"]
     assert explorer.arms == list(runs)
-    for trait, key in zip(("losses", "train", "test"), CURVES, strict=True):
+    for trait, key in zip(("losses", "train", "validation"), CURVES, strict=True):
         values = [v for arm in runs.values() for run in arm for v in run[key]]
         assert getattr(explorer, trait) == np.array(values, np.float32).tobytes()
     np.testing.assert_allclose(explorer.accuracies(), [finals(stored, arm) for arm in runs], atol=1e-6)
@@ -88,7 +88,7 @@ def set_run(key, value):
         (lambda: RecipeExplorer(changed(lambda r: r["other"][0].pop("steps"))), ValueError, ["'steps'", "data.result"]),
         (lambda: RecipeExplorer(changed(set_run("losses", [1.0, math.nan, 1.0]))), ValueError, ["nan", "finite"]),
         (lambda: RecipeExplorer(changed(set_run("losses", [1.0]))), ValueError, ["seed 1", "[1, 2, 2]", "[3, 2, 2]"]),
-        (lambda: RecipeExplorer(changed(set_run("test_accuracy", 82.0))), ValueError, ["82.0", "0.8"]),
+        (lambda: RecipeExplorer(changed(set_run("validation_accuracy", 82.0))), ValueError, ["82.0", "0.8"]),
         (lambda: RecipeExplorer(made_up(), change="1"), TypeError, ["change", "'1'"]),
         (lambda: RecipeExplorer(made_up(), change=0), ValueError, ["change", "0", "use 1"]),
         (lambda: RecipeExplorer(made_up(), change=2), ValueError, ["change", "2", "use 1"]),
@@ -111,7 +111,8 @@ def assert_numbers(figure, stored, arm, view):
     error = gaps.std(ddof=1) / math.sqrt(len(gaps))
     says = figure.get_by_role("status")
     side = "less" if gaps.mean() < 0 else "more"
-    expect(says).to_contain_text(f"{arm}: {100 * other.mean():.2f}\u00a0% of all test images classified correctly")
+    reached = f"{100 * other.mean():.2f}\u00a0%"
+    expect(says).to_contain_text(f"{arm}: {reached} of all validation images classified correctly")
     expect(says).to_contain_text(f"{abs(gaps.mean()):.2f} points {side} than the recipe (standard error {error:.2f})")
     chance = stats.ttest_1samp(gaps, 0).pvalue > 0.05
     expect(says).to_contain_text("which may be chance" if chance else "more than chance gives 1 time in 20")
@@ -153,7 +154,7 @@ def test_by_mouse_and_key_it_says_what_numpy_says(live, stored, from_file):
         assert_numbers(figure, stored, arm, 0)
     page.keyboard.press("ArrowUp")
     assert_numbers(figure, stored, arms[-2], 0)
-    for view, name in enumerate(("training accuracy by epoch", "test accuracy by epoch"), start=1):
+    for view, name in enumerate(("training accuracy by epoch", "validation accuracy by epoch"), start=1):
         figure.get_by_role("radio", name=name).click()
         expect(figure.get_by_role("status")).to_contain_text(f"Shown: {name}")
         assert_numbers(figure, stored, arms[-2], view)
@@ -166,8 +167,8 @@ def test_by_touch_on_a_phone(live, stored):
     figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
     figure.get_by_text("label smoothing 0.1", exact=True).first.tap()
     assert_numbers(figure, stored, "label smoothing 0.1", 0)
-    figure.get_by_text("test accuracy by epoch", exact=True).tap()
-    expect(figure.get_by_role("status")).to_contain_text("Shown: test accuracy by epoch")
+    figure.get_by_text("validation accuracy by epoch", exact=True).tap()
+    expect(figure.get_by_role("status")).to_contain_text("Shown: validation accuracy by epoch")
     assert_fits_a_phone(page, watch)
     assert_follows_the_theme(figure, page)
 

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ from torch import nn
 from experiments import decay
 from experiments.common import SMALL
 from vitnb import ViT, ViTConfig, data
-from vitnb.evaluation import History, evaluate
+from vitnb.evaluation import History, evaluate, final_test, looks
 from vitnb.progress import _line, draw_curves
 from vitnb.recipe import Optimizer, Recipe, decay_groups, muon_matrices
 from vitnb.training import Training, fit, loop
@@ -551,6 +552,29 @@ def test_a_validation_set_is_held_out_of_the_training_images(digits):
     for n in (0, len(d.train_images), 2.0):
         with pytest.raises(ValueError, match=f"n is {n}: use a whole number from 1 to {len(d.train_images) - 1}"):
             d.hold_out(n)
+
+
+def test_the_test_images_are_looked_at_once(digits):
+    chosen = linear()
+    fit(chosen, digits.hold_out(40), Recipe(epochs=2, batch_size=32, shift=0))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        first = final_test(chosen, digits)
+    assert not said and looks(chosen) == 1
+    assert first.accuracy == evaluate(chosen, digits.normalize(digits.test_images), digits.test_labels).accuracy
+    with pytest.warns(UserWarning, match=r"^look 2 at the test images .* data\.hold_out\(\)"):
+        final_test(chosen, digits)
+    watched = linear()
+    fit(watched, digits, Recipe(epochs=2, batch_size=32, shift=0))  # judged by the test images after each epoch
+    with pytest.warns(UserWarning, match="^look 3 "):
+        final_test(watched, digits)
+
+
+def test_a_final_test_wants_the_test_images(digits):
+    with pytest.raises(ValueError, match=r"data\.held_out is 'validation': use the data as load\(\) returned it"):
+        final_test(linear(), digits.hold_out(40))
+    with pytest.raises(TypeError, match=r"data must be a vitnb\.data\.Dataset, got list"):
+        final_test(linear(), [])
 
 
 def test_the_curve_shows_the_held_out_loss_and_names_it(digits):

@@ -1,7 +1,9 @@
 """How good a model is: the numbers of a training, and of a test (chapter 09)."""
 
+import warnings
+import weakref
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -9,15 +11,18 @@ from torch import Tensor, nn
 
 from vitnb._validate import positive_int
 
+if TYPE_CHECKING:
+    from vitnb.data import Dataset
+
 
 @dataclass
 class History:
     """What a training left behind, as plain numbers.
 
     Per step: losses, lrs. Per epoch: train_* on the batches as they were trained
-    on (augmented, with dropout, smoothed), test_* on the whole test set. The
-    result is the last epoch's, never the best one's: choosing by the test set is
-    cheating. seconds counts the training steps, not the evaluations;
+    on (augmented, with dropout, smoothed), test_* on the data's test images, which
+    after Dataset.hold_out are a validation set. The result is the last epoch's,
+    never the best one's: choosing by the test set is cheating. seconds counts the training steps, not the evaluations;
     cpu_seconds is the processor time of the same steps, all threads together,
     without what other programs took meanwhile.
     """
@@ -86,6 +91,40 @@ def evaluate(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int =
     labels = labels.cpu()
     accuracy = (logits.argmax(1) == labels).float().mean().item()
     return Evaluation(accuracy, F.cross_entropy(logits, labels).item(), logits, labels)
+
+
+_looks: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+
+
+def looks(model: nn.Module) -> int:
+    """How often a model was judged by the test images: each epoch of a fit that watched them, each final_test."""
+    return _looks.get(model, 0)
+
+
+def count_look(model: nn.Module) -> None:
+    """Take down that a model was judged by the test images."""
+    _looks[model] = looks(model) + 1
+
+
+def final_test(model: nn.Module, data: "Dataset") -> Evaluation:
+    """Test a model on the test images once it is chosen and trained, and warn if they were looked at before.
+
+    Whoever looks, changes something and looks again chooses by the test images.
+
+    Raises: TypeError unless data is a Dataset; ValueError if it has a validation set in the place of the test images.
+    """
+    if not hasattr(data, "held_out"):
+        raise TypeError(f"data must be a vitnb.data.Dataset, got {type(data).__name__}: use data.load()")
+    if data.held_out != "test":
+        raise ValueError(f"data.held_out is {data.held_out!r}: use the data as load() returned it, before hold_out")
+    count_look(model)
+    if looks(model) > 1:
+        warnings.warn(
+            f"look {looks(model)} at the test images with this model: what was changed since the first is chosen "
+            "by them. Train with data.hold_out() and test at the end.",
+            stacklevel=2,
+        )
+    return evaluate(model, data.normalize(data.test_images), data.test_labels)
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from vitnb import _processes
 from vitnb._checkpoint import keeping
 from vitnb.data import Dataset, augment
-from vitnb.evaluation import Evaluation, History, device_of, dtype_of, evaluate
+from vitnb.evaluation import Evaluation, History, count_look, device_of, dtype_of, evaluate, final_test, looks
 from vitnb.progress import LiveCurve, ProgressBar, Run
 from vitnb.recipe import Optimizer, Recipe, budget, decay_groups, muon_matrices
 
@@ -34,7 +34,9 @@ __all__ = [
     "budget",
     "decay_groups",
     "evaluate",
+    "final_test",
     "fit",
+    "looks",
     "loop",
     "muon_matrices",
 ]
@@ -189,6 +191,8 @@ class Training:
             result = evaluate(self.model, self.data.normalize(self.data.test_images), self.data.test_labels)
             history.test_loss.append(result.loss)
             history.test_accuracy.append(result.accuracy)
+            if self.data.held_out == "test":
+                count_look(self.model)
 
     @contextmanager
     def clock(self) -> Iterator[None]:

@@ -58,7 +58,7 @@ const ACCURACY = { along: "epoch", scale: 100, digits: 1, end: " %" };
 const VIEWS = [
   { name: "loss by step", up: "training loss", along: "step", scale: 1, digits: 2, end: "" },
   { name: "training accuracy by epoch", up: "training accuracy (%)", ...ACCURACY },
-  { name: "test accuracy by epoch", up: "test accuracy (%)", ...ACCURACY },
+  { name: "validation accuracy by epoch", up: "validation accuracy (%)", ...ACCURACY },
 ];
 
 /** Read the traits; throw an error with words for people unless they fit together. */
@@ -85,7 +85,7 @@ function readRuns(model) {
   const curves = [
     rowsOf("losses", points),
     rowsOf("train", same(epochs)),
-    rowsOf("test", same(epochs)),
+    rowsOf("validation", same(epochs)),
   ];
   const final = rowsOf("final", same(1)).map((rows) => rows.flat());
   return { arms, steps, points, seeds, epochs, curves, final };
@@ -104,7 +104,7 @@ function build({ model, root, put }) {
     keys.node,
     says,
     heading(
-      `Accuracy at the end, on all test images: mean ± standard deviation, n = ${seeds} seeds`,
+      `Accuracy at the end, on all validation images: mean ± standard deviation, n = ${seeds} seeds`,
     ),
     ends.node,
   );
@@ -160,7 +160,7 @@ function build({ model, root, put }) {
     const length =
       steps[arm] === steps[0] ? "" : ` It takes ${steps[arm]} steps, the recipe ${steps[0]}.`;
     says.textContent =
-      `${arms[arm]}: ${percent(meanOf(final[arm]), 2)} of all test images classified correctly at the end, ` +
+      `${arms[arm]}: ${percent(meanOf(final[arm]), 2)} of all validation images classified correctly at the end, ` +
       `${judge(result)}${length} Shown: ${name}; ${words.join("; ")}.`;
   };
 }

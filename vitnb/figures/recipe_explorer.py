@@ -13,8 +13,8 @@ from vitnb import plots
 from vitnb.figures._base import Figure, module
 
 USE = "use data.result('recipes')"
-CURVES = {"losses": "losses", "train": "train_accuracy_by_epoch", "test": "test_accuracy_by_epoch"}
-VIEWS = ("training loss", "training accuracy (%)", "test accuracy (%)")
+CURVES = {"losses": "losses", "train": "train_accuracy_by_epoch", "validation": "validation_accuracy_by_epoch"}
+VIEWS = ("training loss", "training accuracy (%)", "validation accuracy (%)")
 
 
 class RecipeExplorer(Figure):
@@ -23,7 +23,7 @@ class RecipeExplorer(Figure):
     record is a stored experiment: record["result"]["runs"] has, for each
     recipe, one run for each seed, all recipes with the same seeds. The first
     is what all others are compared with.
-    change (from 1) and view (0 the loss, 1 training accuracy, 2 test accuracy)
+    change (from 1) and view (0 the loss, 1 training accuracy, 2 validation accuracy)
     follow the reader's choice.
 
     Raises: TypeError or ValueError if the record is not as above, or there is no such change or view.
@@ -38,7 +38,7 @@ class RecipeExplorer(Figure):
     points = traitlets.List(traitlets.Int()).tag(sync=True)  # of each arm's loss curve
     losses = traitlets.Bytes().tag(sync=True)  # float32, for each arm (seeds, points)
     train = traitlets.Bytes().tag(sync=True)  # float32, (arms, seeds, epochs)
-    test = traitlets.Bytes().tag(sync=True)  # float32, (arms, seeds, epochs)
+    validation = traitlets.Bytes().tag(sync=True)  # float32, (arms, seeds, epochs)
     final = traitlets.Bytes().tag(sync=True)  # float32, (arms, seeds)
     change = traitlets.Int(1).tag(sync=True)
     view = traitlets.Int(0).tag(sync=True)
@@ -49,10 +49,10 @@ class RecipeExplorer(Figure):
         super().__init__(
             arms=list(runs),
             seeds=len(first),
-            epochs=len(first[0]["test_accuracy_by_epoch"]),
+            epochs=len(first[0]["validation_accuracy_by_epoch"]),
             steps=[arm[0]["steps"] for arm in runs.values()],
             points=[len(arm[0]["losses"]) for arm in runs.values()],
-            final=_floats(run["test_accuracy"] for arm in runs.values() for run in arm),
+            final=_floats(run["validation_accuracy"] for arm in runs.values() for run in arm),
             **{
                 name: _floats(value for arm in runs.values() for run in arm for value in run[key])
                 for name, key in CURVES.items()
@@ -64,7 +64,7 @@ class RecipeExplorer(Figure):
             setattr(self, name, value)
 
     def accuracies(self) -> np.ndarray:
-        """Return the accuracy at the end, on all test images: (arms, seeds)."""
+        """Return the accuracy at the end, on all validation images: (arms, seeds)."""
         return np.frombuffer(self.final, np.float32).reshape(len(self.arms), self.seeds)
 
     def still(self) -> matplotlib.figure.Figure:
@@ -79,13 +79,13 @@ class RecipeExplorer(Figure):
         right.errorbar(final.mean(1), places, xerr=final.std(1, ddof=1), fmt="o", capsize=3, color=plots.COLORS[0])
         right.set_yticks(places, self.arms, fontsize=8)
         right.invert_yaxis()
-        right.set_xlabel(f"final test accuracy (%), mean ± sd, n={self.seeds}")
+        right.set_xlabel(f"final validation accuracy (%), mean ± sd, n={self.seeds}")
         return figure
 
     def _curves(self, arm: int) -> tuple[np.ndarray, np.ndarray]:
         """The curves of an arm that view shows: where its points lie (P,), and the values (seeds, P)."""
         if self.view:
-            values = np.frombuffer(self.train if self.view == 1 else self.test, np.float32)
+            values = np.frombuffer(self.train if self.view == 1 else self.validation, np.float32)
             values = values.reshape(len(self.arms), self.seeds, self.epochs)[arm]
             return np.arange(1, self.epochs + 1), 100 * values
         start, count = self.seeds * sum(self.points[:arm]), self.points[arm]
@@ -121,7 +121,7 @@ def _runs(record: Any) -> dict[str, list[dict]]:
     for name, arm in runs.items():
         if not isinstance(arm, Sequence) or isinstance(arm, str) or not all(isinstance(run, Mapping) for run in arm):
             raise TypeError(f"record's runs of {name!r} must be a list of runs, got {type(arm).__name__}: {USE}")
-        missing = {"seed", "test_accuracy", "steps", *CURVES.values()}.difference(*[set(run) for run in arm[:1]])
+        missing = {"seed", "validation_accuracy", "steps", *CURVES.values()}.difference(*[set(run) for run in arm[:1]])
         found = [run.get("seed") for run in arm]
         if missing or len(found) < 2 or found != (seeds or found):
             wanted = seeds or "two at least"
@@ -130,7 +130,7 @@ def _runs(record: Any) -> dict[str, list[dict]]:
                 f"use seeds {wanted}, or {USE}"
             )
         seeds = found
-        _check_arm(name, arm, len(next(iter(runs.values()))[0]["test_accuracy_by_epoch"]))
+        _check_arm(name, arm, len(next(iter(runs.values()))[0]["validation_accuracy_by_epoch"]))
     return dict(runs)
 
 
@@ -142,7 +142,7 @@ def _check_arm(name: str, arm: Sequence[Mapping], epochs: int) -> None:
         wanted = [len(arm[0]["losses"]), epochs, epochs]
         if lengths != wanted or not all(lengths) or not 0 < lengths[0] <= run["steps"] == arm[0]["steps"]:
             raise ValueError(f"{where} has curves of {lengths} points and {run['steps']} steps: use {wanted}, or {USE}")
-        shares = [run["test_accuracy"], *run["train_accuracy_by_epoch"], *run["test_accuracy_by_epoch"]]
+        shares = [run["validation_accuracy"], *run["train_accuracy_by_epoch"], *run["validation_accuracy_by_epoch"]]
         for value in (*shares, *run["losses"]):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 raise ValueError(f"{where} holds {value!r}: use numbers that are finite, or {USE}")
