@@ -39,7 +39,7 @@ LONG = (
 # Whatever a page's policy refuses, for whatever reason, is an error in the page.
 REFUSED = """addEventListener("securitypolicyviolation", (event) => console.error(
   `the policy refuses, by ${event.effectiveDirective}: ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`))"""
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=90_000)  # on a busy machine a page takes its time
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -174,7 +174,7 @@ def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -
             viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch, bypass_csp=bypass_csp
         )
         context.add_init_script(REFUSED)
-        context.set_default_timeout(60_000)  # on a busy machine a page takes its time
+        context.set_default_timeout(180_000)
         home = f"{site.as_uri()}/" if from_file else server
         page = context.new_page()
         watch = Watch(page, home)

@@ -109,7 +109,7 @@ def test_figures_and_python_hear_each_other(new_context, lab):
     url, token, home = lab
     context = new_context(viewport={"width": 1400, "height": 1000})
     context.set_default_timeout(120_000)
-    expect.set_options(timeout=30_000)
+    expect.set_options(timeout=90_000)
     page = context.new_page()
     foreign = []
     page.on("request", lambda r: foreign.append(r.url) if r.url.startswith("http") and not r.url.startswith(url) else 0)
