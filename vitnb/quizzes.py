@@ -791,20 +791,20 @@ QUIZZES = {
             right="About 4 %.",
         ),
         Question(
-            "Each model gets half a minute of one core. With patches of 14 it reaches 86 %, with patches of 4 only "
-            "76 %. How do you read that?",
+            "Each model gets half a minute of one core. With patches of 14 it reaches 87 %, with patches of 4 only "
+            "80 %. How do you read that?",
             {
                 "There is a mistake: smaller patches show more detail and must win.": (
-                    "They show more detail, but a step costs more, so the model saw fewer than a fifth as many images. "
+                    "They show more detail, but a step costs more, so the model saw about a seventh as many images. "
                     "See “Optional: smaller patches or larger images?”."
                 ),
                 "With so little time, seeing more images is worth more than finer patches.": (
-                    "Four patches make a cheap step, and 80,000 images stand against 14,000. With more time the order "
+                    "Four patches make a cheap step, and 140,000 images stand against 21,000. With more time the order "
                     "may change."
                 ),
                 "Patches of 14 are the better choice for this data.": (
-                    "This was a race of half a minute. The full run of chapter 9, with patches of 7, goes far beyond "
-                    "86 %, and what patches of 14 would reach in its time was not tried. See “Optional: "
+                    "This was a race of half a minute. The full run of chapter 9, with patches of 7, goes beyond "
+                    "87 %, and what patches of 14 would reach in its time was not tried. See “Optional: "
                     "smaller patches or larger images?”."
                 ),
             },
