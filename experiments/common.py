@@ -296,7 +296,7 @@ def for_seconds(name: str, arms: dict[str, Arm], seconds: float, seeds: list[int
         each = {arm: mean(clocked[2 * n : 2 * n + 2]) for n, arm in enumerate(arms)}
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save({arm: round(seconds / each[arm]) for arm in arms}, path)
-    steps = torch.load(path)
+    steps = torch.load(path, weights_only=True)
     jobs = [
         (replace(arm, recipe=replace(arm.recipe, seed=seed)), steps[label], f"{name}-{n}-{seed}")
         for n, (label, arm) in enumerate(arms.items())
