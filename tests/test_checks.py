@@ -289,7 +289,7 @@ def setting(request):
 
 
 def settings():
-    return torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled(), torch.get_num_threads()
+    return torch.get_default_dtype(), engine.default_device(), torch.is_grad_enabled(), torch.get_num_threads()
 
 
 @pytest.mark.usefixtures("few_faults")
@@ -314,6 +314,12 @@ def test_an_answer_changes_no_setting_of_the_session(number, setting):
     result, text = verdict(number, sets)
     assert result, text
     assert settings() == before
+
+
+def test_a_default_device_that_was_set_back_to_none_hurts_no_check():
+    torch.set_default_device("meta")
+    torch.set_default_device(None)
+    assert verdict("1.1", RIGHT["1.1"][0])[0]
 
 
 def test_a_patched_comparison_passes_no_later_answer(monkeypatch):

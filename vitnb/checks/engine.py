@@ -312,7 +312,7 @@ def _random_numbers_kept() -> Iterator[None]:
 @contextmanager
 def _settings_kept() -> Iterator[None]:
     """Leave torch's settings as they were, whatever an answer sets: default type and device, gradients, threads."""
-    settings = torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads()
+    settings = torch.get_default_dtype(), default_device(), torch.get_num_threads()
     with torch.set_grad_enabled(torch.is_grad_enabled()):
         try:
             yield
@@ -320,11 +320,16 @@ def _settings_kept() -> Iterator[None]:
             _set(*settings)
 
 
+def default_device() -> torch.device:
+    """Where torch makes a tensor: torch 2.6 cannot say it once the default has been set back to None."""
+    return torch.empty(0).device
+
+
 def _set(dtype: torch.dtype, device: torch.device, threads: int) -> None:
     """Set what is not so already: a default device, even the CPU, makes every call slower."""
     if torch.get_default_dtype() != dtype:
         torch.set_default_dtype(dtype)
-    if torch.get_default_device() != device:
+    if default_device() != device:
         torch.set_default_device(None if device.type == "cpu" else device)
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
