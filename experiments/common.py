@@ -197,15 +197,6 @@ def trial(build: Callable[[], nn.Module], part: Dataset, data: Dataset, recipe: 
     }
 
 
-def trials(data: Dataset, name: str, model: ViTConfig, recipe: Recipe, changes: dict, seeds: list[int]) -> dict:
-    """One trial per seed, with changes of the model or of the recipe; changes["pictures"] are shown."""
-    model, recipe = changed(model, recipe, changes)
-    part = data.subset(changes["pictures"], test=0)
-    part = replace(part, train_images=resized(part.train_images, model.img_size))
-    runs = [trial(lambda: ViT(model), part, data, replace(recipe, seed=seed), f"{name}-{seed}") for seed in seeds]
-    return summary(runs)
-
-
 def summary(runs: list[dict]) -> dict:
     """The mean and the standard deviation of the runs' accuracies, and the runs."""
     key = "test_accuracy" if "test_accuracy" in runs[0] else "validation_accuracy"
