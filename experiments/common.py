@@ -275,6 +275,9 @@ class Arm:
     side: int = 28
 
 
+CLOCKINGS = 5  # of each arm's step
+
+
 def for_seconds(name: str, arms: dict[str, Arm], seconds: float, seeds: list[int]) -> dict[str, dict]:
     """Train every arm with every seed for the steps that so many seconds of one core hold; judge on validation images.
 
@@ -283,8 +286,8 @@ def for_seconds(name: str, arms: dict[str, Arm], seconds: float, seeds: list[int
     """
     path = checkpoint(f"{name}-steps")
     if not path.exists():  # a run that goes on keeps the steps that it began with
-        clocked = two_at_a_time(seconds_a_step, [arm for arm in arms.values() for _ in range(2)])
-        each = {arm: mean(clocked[2 * n : 2 * n + 2]) for n, arm in enumerate(arms)}
+        clocked = two_at_a_time(seconds_a_step, [*arms.values()] * CLOCKINGS)  # in turn, as the machine's speed varies
+        each = {arm: median(clocked[n :: len(arms)]) for n, arm in enumerate(arms)}
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save({arm: round(seconds / each[arm]) for arm in arms}, path)
     steps = torch.load(path, weights_only=True)
