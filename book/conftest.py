@@ -1,7 +1,16 @@
-"""The appendix needs JAX: without it nbval skips that notebook."""
+"""Skip notebooks that cannot run here; give a kernel three tries."""
 
+from collections.abc import Callable
+from functools import wraps
+
+import nbval.kernel
 import pytest
 from notebooks import NEEDS, missing
+
+
+def pytest_configure() -> None:
+    """Give nbval's kernels more than one chance."""
+    nbval.kernel.start_new_kernel = started(nbval.kernel.start_new_kernel)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -13,3 +22,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 f"{name}.ipynb needs {missing(name)}: {NEEDS[name][1]}"
             )
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def started(start: Callable, times: int = 3) -> Callable:
+    """Start a kernel again that dies at once.
+
+    A kernel's ports are drawn before it listens, and another program may
+    take one of them meanwhile.
+    """
+
+    @wraps(start)
+    def starts(*args, **kwargs):
+        for _ in range(times - 1):
+            try:
+                return start(*args, **kwargs)
+            except RuntimeError as error:
+                if "Kernel died" not in str(error):
+                    raise
+        return start(*args, **kwargs)
+
+    return starts

@@ -783,7 +783,8 @@ def test_data_crosses_as_it_is_and_nothing_else_does():
     back, foreign = wire.unpacked(rest[:text], rest[text:])
     assert not foreign and body == len(rest) - text
     assert back[:-3] == values[:-3] and all(torch.equal(a, b) for a, b in zip(back[-3:], values[-3:], strict=True))
-    for thing in (object(), torch.nn.Linear(1, 1), len, torch.ones(1, device="meta")):
+    unknown = torch.empty(1, dtype=torch.bits8)  # a type that no file of safetensors has
+    for thing in (object(), torch.nn.Linear(1, 1), len, torch.ones(1, device="meta"), unknown):
         packed = wire.packed(thing)
         text, _ = wire.HEAD.unpack(packed[: wire.HEAD.size])
         assert wire.unpacked(packed[wire.HEAD.size :][:text], b"")[1]

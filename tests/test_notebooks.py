@@ -2,7 +2,10 @@
 
 import importlib.util
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -185,6 +188,28 @@ def test_nbval_skips_it_with_a_reason(monkeypatch):
     monkeypatch.setitem(notebooks.NEEDS, "jax", (("json",), ""))
     conftest.pytest_collection_modifyitems([Cell()])
     assert len(marks) == 1
+
+
+@pytest.mark.parametrize("deaths", [2, 3])
+def test_a_kernel_that_dies_at_its_start_is_started_again(tmp_path, deaths):
+    """As where two programs draw the same port: the first starts die, a later one works."""
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 + 1")]), tmp_path / "one.ipynb")
+    shutil.copy(ROOT / "book" / "conftest.py", tmp_path)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, pathlib, sys\n"
+        "died = pathlib.Path(__file__).parent / 'died'\n"
+        "seen = died.read_text() if died.exists() else ''\n"
+        f"if 'ipykernel_launcher' in sys.orig_argv and len(seen) < {deaths}:\n"
+        "    died.write_text(seen + '.')\n"
+        "    os._exit(1)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax", "--nbval-current-env"]
+    paths = os.pathsep.join([str(tmp_path), str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")])
+    surroundings = os.environ | {"PYTHONPATH": paths}
+    result = subprocess.run([*command, "one.ipynb"], cwd=tmp_path, env=surroundings, capture_output=True, text=True)
+    assert len((tmp_path / "died").read_text()) == deaths
+    assert ("1 passed" in result.stdout) == (deaths < 3), result.stdout
+    assert ("Kernel died before replying" in result.stdout) == (deaths == 3), result.stdout
 
 
 def test_jax_changes_nothing_else():

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,15 @@ LIMIT = 64 << 20  # bytes of one message
 TEXT = 4 << 20  # bytes of its JSON: in lists of Python they take fifty times as much memory
 DEPTH = 50  # how deep lists may lie in lists
 SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+
+
+@cache
+def carried(dtype: torch.dtype) -> bool:
+    """Whether this release of safetensors knows the type: each knows more of those of eight bits and fewer."""
+    try:
+        return bool(save({"one": torch.empty(1, dtype=dtype)}))
+    except Exception:
+        return False
 
 
 class Foreign:
@@ -40,7 +50,7 @@ def packed(value: Any) -> bytes:
             return {"ellipsis": 0}
         plain = type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided and not value.is_meta
         if plain and not value.is_complex() and not value.is_quantized:
-            return {"tensor": tensor(value)}
+            return {"tensor": tensor(value)} if carried(value.dtype) else {"foreign": f"Tensor of {value.dtype}"}
         if type(value) is np.ndarray and value.dtype.kind in "biuf":
             return {"array": tensor(torch.tensor(value))}
         if isinstance(value, (np.bool_, np.integer, np.floating)):
