@@ -22,9 +22,9 @@ class History:
     Per step: losses, lrs. Per epoch: train_* on the batches as they were trained
     on (augmented, with dropout, smoothed), test_* on the data's test images, which
     after Dataset.hold_out are a validation set. The result is the last epoch's,
-    never the best one's: choosing by the test set is cheating. seconds counts the training steps, not the evaluations;
-    cpu_seconds is the processor time of the same steps, all threads together,
-    without what other programs took meanwhile.
+    never the best one's: choosing by the test set is cheating. seconds counts the
+    training steps, not the evaluations; cpu_seconds is the processor time of the
+    same steps, all threads together, without what other programs took meanwhile.
     """
 
     losses: list[float] = field(default_factory=list)
