@@ -8,6 +8,8 @@ holds, so a cheaper model sees more images.
 from dataclasses import asdict
 from functools import partial
 
+import torch
+
 from experiments.common import TEXTBOOK, TEXTBOOK_RECIPE, Arm, changed, for_seconds
 from vitnb import ViT
 
@@ -39,6 +41,7 @@ CONFIG = {
 
 
 def run() -> dict:
+    torch.set_num_threads(1)
     arms, changes = {}, {}
     for rung, change in RUNGS.items():
         changes |= change
