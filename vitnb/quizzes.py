@@ -634,21 +634,21 @@ QUIZZES = {
             right="That is open: choose on validation images, then compare the last epochs of several seeds.",
         ),
         Question(
-            "In two minutes of one core the textbook's recipe stays far below ours. What follows?",
+            "In a minute of one core the textbook's recipe stays far below ours. What follows?",
             {
-                "In two minutes ours is better. What more time brings has to be measured.": (
+                "In one minute ours is better. What more time brings has to be measured.": (
                     "Given its ten epochs, the textbook's recipe becomes a good model, too, only much later."
                 ),
                 "The textbook's recipe does not work.": (
-                    "It has hardly begun when the two minutes are over. “The textbook to its end” gives it its ten "
+                    "It has hardly begun when the minute is over. “The textbook to its end” gives it its ten "
                     "epochs, and it becomes a good model."
                 ),
                 "A small model is better than a large one.": (
-                    "In the same time, a small one gets through many more images, and that is what two minutes "
-                    "reward. What it is worth in a longer training, the ladder cannot show."
+                    "In the same time, a small one gets through many more images, and that is what a minute rewards. "
+                    "What it is worth in a longer training, the ladder cannot show."
                 ),
             },
-            right="In two minutes ours is better. What more time brings has to be measured.",
+            right="In one minute ours is better. What more time brings has to be measured.",
         ),
     ],
     "11": [

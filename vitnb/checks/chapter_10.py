@@ -16,7 +16,7 @@ REASONS = {
     "B": "B: an interval that contains 0 also contains small gains and small losses.",
     "C": "C: for how long was it measured, and on which rung?",
     "D": "D: which rungs are compared, and how much time did each get?",
-    "E": "E: what else changed on that rung?",
+    "E": "E: what else changed along with the optimizer?",
     "F": "F: count what differs between the two, and count the seeds.",
 }
 
