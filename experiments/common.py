@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from experiments import RESULTS, ROOT
 from vitnb import ViT, ViTConfig
+from vitnb._files import replacing
 from vitnb.data import Dataset, load
 from vitnb.evaluation import History, evaluate
 from vitnb.progress import ProgressBar
@@ -177,26 +178,6 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     return round(evaluate(model, images, labels).accuracy, 4)
 
 
-def trial(build: Callable[[], nn.Module], part: Dataset, data: Dataset, recipe: Recipe, name: str) -> dict:
-    """Train on a part of the images, judge by all that data holds out, made as large as those of the part."""
-    with plain_products():
-        model, history = train(build, part, recipe, name)
-    right = 0.0
-    for images, labels in zip(data.test_images.split(1000), data.test_labels.split(1000), strict=True):
-        images = data.normalize(resized(images, part.train_images.shape[-1]))
-        right += evaluate(model, images, labels).accuracy * len(labels)
-    share = right / len(data.test_labels)
-    print(f"{name}: {share:.4f} after {history.cpu_seconds:.0f} s", flush=True)
-    return {
-        "seed": recipe.seed,
-        "parameters": count_parameters(model),
-        f"{data.held_out}_accuracy": round(share, 4),
-        "train_accuracy": round(history.train_accuracy[-1], 4),
-        "seconds": round(history.cpu_seconds, 1),
-        "images": history.images,
-    }
-
-
 def summary(runs: list[dict]) -> dict:
     """The mean and the standard deviation of the runs' accuracies, and the runs."""
     key = "test_accuracy" if "test_accuracy" in runs[0] else "validation_accuracy"
@@ -268,11 +249,12 @@ def thin(values: list[float], points: int = 300) -> list[float]:
 
 @dataclass(frozen=True)
 class Arm:
-    """What is compared with others for equal seconds: a model, how it is trained, the side of its images."""
+    """What is compared with others for equal seconds: a model, how it is trained, the side and number of its images."""
 
     build: Callable[[], nn.Module]
     recipe: Recipe
     side: int = 28
+    pictures: int | None = None  # for training; None: all
 
 
 CLOCKINGS = 5  # of each arm's step
@@ -284,21 +266,31 @@ def for_seconds(name: str, arms: dict[str, Arm], seconds: float, seeds: list[int
     First the steps of all arms are clocked. Both there and in training two
     processes run at a time, one on each core.
     """
+    steps = steps_within(seconds, name, arms)
+    runs = trained_for(steps, name, arms, seeds)
+    return {label: {"steps": steps[label]} | summary(runs[label]) for label in arms}
+
+
+def steps_within(seconds: float, name: str, arms: dict[str, Arm]) -> dict[str, int]:
+    """Clock a step of each arm: how many of them so many seconds hold."""
     path = checkpoint(f"{name}-steps")
     if not path.exists():  # a run that goes on keeps the steps that it began with
         clocked = two_at_a_time(seconds_a_step, [*arms.values()] * CLOCKINGS)  # in turn, as the machine's speed varies
         each = {arm: median(clocked[n :: len(arms)]) for n, arm in enumerate(arms)}
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save({arm: round(seconds / each[arm]) for arm in arms}, path)
-    steps = torch.load(path, weights_only=True)
+    return torch.load(path, weights_only=True)
+
+
+def trained_for(steps: dict, name: str, arms: dict, seeds: list[int]) -> dict:
+    """Train every arm with every seed for its steps: the runs of each, judged on validation images."""
     jobs = [
         (replace(arm, recipe=replace(arm.recipe, seed=seed)), steps[label], f"{name}-{n}-{seed}")
         for n, (label, arm) in enumerate(arms.items())
         for seed in seeds
     ]
     runs = two_at_a_time(timed_trial, jobs)
-    some = len(seeds)
-    return {label: {"steps": steps[label]} | summary(runs[n * some : (n + 1) * some]) for n, label in enumerate(arms)}
+    return {label: runs[n * len(seeds) : (n + 1) * len(seeds)] for n, label in enumerate(arms)}
 
 
 def two_at_a_time(one: Callable, jobs: Iterable) -> list:
@@ -323,18 +315,51 @@ def seconds_a_step(arm: Arm, seconds: float = 5.0) -> float:
 
 
 def timed_trial(job: tuple[Arm, int, str]) -> dict:
-    """Train an arm for so many steps, or hardly fewer, on images that its recipe's seed draws."""
+    """Train an arm for about so many steps on images that its recipe's seed draws; what was found is kept."""
     (arm, steps, name), data = job, once()
-    batch, n = arm.recipe.batch_size, len(data.train_labels)
-    epochs = -(-steps * batch // n)
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(arm.recipe.seed))
-    chosen = order[: steps // epochs * batch]
-    part = replace(data, train_images=data.train_images[chosen], train_labels=data.train_labels[chosen])
-    return trial(arm.build, of_side(part, arm.side), data, replace(arm.recipe, epochs=epochs), name)
+    path = checkpoint(name)
+    if not path.exists():
+        part, epochs = drawn(arm, steps, data)
+        with plain_products():
+            model, history = train(arm.build, of_side(part, arm.side), replace(arm.recipe, epochs=epochs))
+        found = {
+            "seed": arm.recipe.seed,
+            "parameters": count_parameters(model),
+            f"{data.held_out}_accuracy": round(held_out_accuracy(model, data, arm.side), 4),
+            "train_accuracy": round(history.train_accuracy[-1], 4),
+            "seconds": round(history.cpu_seconds, 1),
+            "images": history.images,
+        }
+        print(f"{name}: {found}", flush=True)
+        with replacing(path) as file:
+            torch.save(found, file)
+    return torch.load(path, weights_only=True)
+
+
+def drawn(arm: Arm, steps: int, data: Dataset) -> tuple[Dataset, int]:
+    """Images and epochs for so many steps: with ten epochs or more all images, else as many as come out even."""
+    batch = arm.recipe.batch_size
+    order = torch.randperm(len(data.train_labels), generator=torch.Generator().manual_seed(arm.recipe.seed))
+    order = order[: arm.pictures]
+    in_epoch = len(order) // batch
+    if steps >= 10 * in_epoch:
+        epochs = round(steps / in_epoch)
+    else:
+        epochs = -(-steps * batch // len(order))
+        order = order[: steps // epochs * batch]
+    return replace(data, train_images=data.train_images[order], train_labels=data.train_labels[order]), epochs
+
+
+def held_out_accuracy(model: nn.Module, data: Dataset, side: int) -> float:
+    """Accuracy on all that data holds out, made so many pixels high and wide, a thousand images at a time."""
+    right = 0.0
+    for images, labels in zip(data.test_images.split(1000), data.test_labels.split(1000), strict=True):
+        right += evaluate(model, data.normalize(resized(images, side)), labels).accuracy * len(labels)
+    return right / len(data.test_labels)
 
 
 def of_side(data: Dataset, side: int) -> Dataset:
-    """The training images at a size, and none to judge by: trial does that at the end."""
+    """The training images at a size, and none to judge by: held_out_accuracy does that at the end."""
     none = {"test_images": data.test_images[:0], "test_labels": data.test_labels[:0]}
     return replace(data, train_images=resized(data.train_images, side), **none)
 

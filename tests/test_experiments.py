@@ -66,14 +66,32 @@ def digits(monkeypatch, tmp_path):
     return data
 
 
+SMALLEST = partial(ViT, replace(common.SMALL, embed_dim=16, depth=1))
+
+
 @pytest.mark.parametrize("steps", [5, 37, 38, 100])
 def test_an_arm_takes_the_steps_of_its_seconds(digits, steps):
     """A step fewer at most for each epoch: epochs are equally long, and hold no more images than there are."""
-    arm = common.Arm(partial(ViT, replace(common.SMALL, embed_dim=16, depth=1)), Recipe(batch_size=32, seed=1))
+    arm = common.Arm(SMALLEST, Recipe(batch_size=32, seed=1))
     epochs = -(-steps // (len(digits.train_labels) // 32))
     found = common.timed_trial((arm, steps, f"arm-{steps}"))
     assert 32 * (steps - epochs) < found["images"] <= 32 * steps
     assert {"validation_accuracy", "train_accuracy"} < set(found) and "test_accuracy" not in found
+
+
+def test_an_arm_of_few_images_gets_all_of_them(digits):
+    arm = common.Arm(SMALLEST, Recipe(batch_size=32, seed=1), pictures=70)
+    part, epochs = common.drawn(arm, 41, digits)
+    assert len(part.train_labels) == 70 and epochs == 20  # of two steps
+    other, _ = common.drawn(replace(arm, recipe=replace(arm.recipe, seed=2)), 41, digits)
+    assert not torch.equal(part.train_labels, other.train_labels)
+
+
+def test_a_trial_that_is_kept_is_not_run_again(digits, monkeypatch):
+    arm = common.Arm(SMALLEST, Recipe(batch_size=32))
+    first = common.timed_trial((arm, 2, "kept"))
+    monkeypatch.setattr(common, "train", None)
+    assert common.timed_trial((arm, 2, "kept")) == first
 
 
 @pytest.fixture
@@ -210,7 +228,7 @@ def test_what_is_stored_leaves_neither_checkpoint_nor_clock(looked, monkeypatch,
 def test_a_record_took_no_less_time_than_its_runs(name):
     """A run that went on from a checkpoint once reported its last start alone."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    side_by_side = 2 if name in ("hour", "ladder", "resolutions") else 1
+    side_by_side = 2 if name in ("cnn", "hour", "ladder", "resolutions") else 1
     assert record["seconds"] + 0.1 >= trained_seconds(record["result"]) / side_by_side  # both are rounded
 
 
@@ -234,7 +252,7 @@ def test_the_gpu_run_says_that_it_needs_one(monkeypatch):
     assert "best" not in command.missing()
 
 
-CHOSEN = ("decay", "ladder", "pools", "recipes", "resolutions")  # what the book chooses, or could choose, by
+CHOSEN = ("cnn", "decay", "ladder", "pools", "recipes", "resolutions")  # what the book chooses, or could choose, by
 
 
 @pytest.mark.parametrize("name", CHOSEN)
