@@ -1,5 +1,5 @@
 # make book | slides | epub | pdf | offline | downloads | room | test | traces | jax | notebooks | lint | format | lab | results | clean | lock      (what each does: README.md)
-# make colab | oldest | newest | links | anywhere      (not part of make test: README.md)
+# make colab | digits | oldest | newest | links | anywhere      (not part of make test: README.md)
 PYTHON ?= python3
 OLDEST ?= python3.11
 COLAB_PYTHON ?= python3.13
@@ -9,7 +9,7 @@ JS := $(wildcard vitnb/figures/*.js vitnb/figures/*/*.js book/assets/*.js tests/
 # A cell takes a minute at most, ten on a machine that has much else to do.
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=900
 
-.PHONY: book slides epub pdf offline downloads room test traces jax gpu notebooks lint format lab results clean lock colab oldest newest links anywhere
+.PHONY: book slides epub pdf offline downloads room test traces jax gpu notebooks lint format lab results clean lock colab digits oldest newest links anywhere
 
 book: .venv/ready
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n -q
@@ -55,6 +55,11 @@ jax: .venv/jax
 # Every notebook of the commit at hand, as Colab runs it.
 colab:
 	@$(PYTHON) tools/colab.py $(NAME) --python $(COLAB_PYTHON)
+
+# Every notebook where neither Fashion-MNIST nor a network is at hand: the digits stand in.
+digits: .venv/ready
+	@VITNB_OFFLINE=1 VITNB_DATA=$(CURDIR)/_build/no-data OMP_NUM_THREADS=1 \
+		$(BIN)/python -m pytest book $(NBVAL) -n 3 --dist loadfile --no-loadscope-reorder
 
 gpu: .venv/ready
 	@mkdir -p _build
