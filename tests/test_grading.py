@@ -27,7 +27,7 @@ from vitnb.grading import cli, reports, sandbox, student, wire  # noqa: E402
 from vitnb.grading.submissions import Submission, submissions  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-SECONDS = 10.0  # enough for a right answer on a busy machine
+SECONDS = 60.0  # enough for any answer that ends, on a very busy machine
 HEAD = "import math, os, sys\nimport torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
 CHECK = 'from vitnb.checks import check\n_ = check("3.1", my_attention)'
 RIGHT = """
@@ -190,7 +190,6 @@ HOSTILE = {
 }  # fmt: skip
 
 
-SLOW = ["memory in many processes", "processes without end"]  # they end sooner, on a machine that has time
 ENDLESS = [case for case in HOSTILE if "loop" in case or case == "waits"]
 
 
@@ -205,8 +204,7 @@ def test_a_submission_gets_the_verdict_of_check(case, way, tmp_path):
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_submission_fails_alone(case, way, tmp_path):
     cells, right, words = HOSTILE[case]
-    seconds = 4.0 if case in ENDLESS else 60.0 if case in SLOW else SECONDS
-    verdict = said_of(way, tmp_path, *cells, seconds=seconds)
+    verdict = said_of(way, tmp_path, *cells, seconds=4.0 if case in ENDLESS else SECONDS)
     assert verdict.right == right and words in verdict.sentence, verdict.sentence
 
 
@@ -476,7 +474,7 @@ def test_all_is_read_but_what_is_hidden(tmp_path):
 def test_what_is_handed_to_a_test_has_no_name_that_tells(number, way, tmp_path):
     name, given = TESTS[number].rstrip(")").split("(")
     answer = f"def {name}({given}):\n    raise ValueError(' '.join(sorted(set(names({given})))))"
-    said = said_of(way, tmp_path, TELLING, answer, number=number, seconds=3 * SECONDS).sentence
+    said = said_of(way, tmp_path, TELLING, answer, number=number, seconds=SECONDS).sentence
     assert "ValueError" in said
     found = re.findall(r"vitnb[\w./]*", said.partition("ValueError")[2].partition("It was called")[0].split("`")[-1])
     public = {"vitnb/vit.py", "vitnb/blocks.py"}  # what the package's own layers do lies open
