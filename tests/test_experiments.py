@@ -262,12 +262,21 @@ def test_what_is_chosen_is_judged_on_validation_images(name):
     assert "validation_accuracy" in str(record["result"]) and "test_" not in str(record["result"])
 
 
-@pytest.mark.parametrize(("name", "arms"), [("ladder", "rungs"), ("resolutions", "arms")])
+@pytest.mark.parametrize(("name", "arms"), [("ladder", "rungs"), ("resolutions", "arms"), ("cnn", "arms")])
 def test_arms_had_equal_seconds(name, arms):
-    """By the processor's clock: planned from a few steps before the run, they come out within a fifth of each other."""
-    arms = data.result(name)["result"][arms]
-    spent = [sum(run["seconds"] for run in arm["runs"]) / len(arm["runs"]) for arm in arms.values()]
-    assert max(spent) < 1.2 * min(spent)
+    """By the clock: planned from a few steps before; for the cheapest models, with epochs of seven, less exactly."""
+    arms = list(data.result(name)["result"][arms].values())
+    arms = arms if "runs" in arms[0] else [found for tries in arms for found in tries.values()]
+    spent = [sum(run["seconds"] for run in arm["runs"]) / len(arm["runs"]) for arm in arms]
+    assert max(spent) < (1.5 if name == "cnn" else 1.2) * min(spent)
+
+
+def test_each_model_beside_the_cnn_has_the_rate_that_did_best():
+    record = data.result("cnn")
+    assert record["config"]["tuned_with"] not in record["seeds"]
+    for tries in record["result"]["arms"].values():
+        for found in tries.values():
+            assert found["rates"][str(found["lr"])] == max(found["rates"].values())
 
 
 @pytest.mark.parametrize("name", STORED)
