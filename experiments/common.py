@@ -1,5 +1,6 @@
 """What the experiments share: the book's small models, how they are trained, clocked and summed up."""
 
+import math
 import os
 import random
 import re
@@ -337,7 +338,10 @@ def timed_trial(job: tuple[Arm, int, str]) -> dict:
 
 
 def drawn(arm: Arm, steps: int, data: Dataset) -> tuple[Dataset, int]:
-    """Images and epochs for so many steps: with ten epochs or more all images, else as many as come out even."""
+    """Images and epochs for so many steps: with ten epochs or more all images, else as many as come out even.
+
+    Up to a twentieth of an epoch is left out, as it is not worth one more epoch of fewer images.
+    """
     batch = arm.recipe.batch_size
     order = torch.randperm(len(data.train_labels), generator=torch.Generator().manual_seed(arm.recipe.seed))
     order = order[: arm.pictures]
@@ -345,7 +349,7 @@ def drawn(arm: Arm, steps: int, data: Dataset) -> tuple[Dataset, int]:
     if steps >= 10 * in_epoch:
         epochs = round(steps / in_epoch)
     else:
-        epochs = -(-steps * batch // len(order))
+        epochs = max(1, math.ceil(steps / in_epoch - 0.05))
         order = order[: steps // epochs * batch]
     return replace(data, train_images=data.train_images[order], train_labels=data.train_labels[order]), epochs
 
