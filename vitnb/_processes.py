@@ -2,6 +2,7 @@
 
 import atexit
 import os
+from collections import deque
 from pathlib import Path
 
 import torch
@@ -46,9 +47,15 @@ def parallel(model: nn.Module, device: torch.device) -> nn.Module:
     return DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
 
 
+# Before torch 2.8 the end of a process group holds Python's lock and waits for gloo's threads. A thread that frees a
+# tensor which Python has let go of needs that lock: neither would ever end. So Python does not let go of the last ones.
+_summed: deque[Tensor] = deque(maxlen=64)
+
+
 def total(values: Tensor) -> Tensor:
     """Add a tensor up over all processes, in place."""
     if world()[1] > 1:
+        _summed.append(values)
         dist.all_reduce(values)
     return values
 
