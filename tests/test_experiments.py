@@ -228,7 +228,7 @@ def test_what_is_stored_leaves_neither_checkpoint_nor_clock(looked, monkeypatch,
 def test_a_record_took_no_less_time_than_its_runs(name):
     """A run that went on from a checkpoint once reported its last start alone."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    side_by_side = 2 if name in ("cnn", "hour", "ladder", "resolutions") else 1
+    side_by_side = 2 if name in ("cnn", "further", "hour", "ladder", "resolutions") else 1
     assert record["seconds"] + 0.1 >= trained_seconds(record["result"]) / side_by_side  # both are rounded
 
 
@@ -252,7 +252,7 @@ def test_the_gpu_run_says_that_it_needs_one(monkeypatch):
     assert "best" not in command.missing()
 
 
-CHOSEN = ("cnn", "decay", "ladder", "pools", "recipes", "resolutions")  # what the book chooses, or could choose, by
+CHOSEN = ("cnn", "decay", "further", "ladder", "pools", "recipes", "resolutions")  # what the book chooses, or could choose, by
 
 
 @pytest.mark.parametrize("name", CHOSEN)
@@ -262,7 +262,7 @@ def test_what_is_chosen_is_judged_on_validation_images(name):
     assert "validation_accuracy" in str(record["result"]) and "test_" not in str(record["result"])
 
 
-@pytest.mark.parametrize(("name", "arms"), [("ladder", "rungs"), ("resolutions", "arms"), ("cnn", "arms")])
+@pytest.mark.parametrize(("name", "arms"), [("ladder", "rungs"), ("resolutions", "arms"), ("further", "arms"), ("cnn", "arms")])
 def test_arms_had_equal_seconds(name, arms):
     """By the clock: planned from a few steps before; for the cheapest models, with epochs of seven, less exactly."""
     arms = list(data.result(name)["result"][arms].values())
