@@ -252,7 +252,8 @@ def test_the_gpu_run_says_that_it_needs_one(monkeypatch):
     assert "best" not in command.missing()
 
 
-CHOSEN = ("cnn", "decay", "further", "ladder", "pools", "recipes", "resolutions")  # what the book chooses, or could choose, by
+# what the book chooses, or could choose, by
+CHOSEN = ("cnn", "decay", "further", "ladder", "pools", "recipes", "resolutions")
 
 
 @pytest.mark.parametrize("name", CHOSEN)
@@ -262,7 +263,9 @@ def test_what_is_chosen_is_judged_on_validation_images(name):
     assert "validation_accuracy" in str(record["result"]) and "test_" not in str(record["result"])
 
 
-@pytest.mark.parametrize(("name", "arms"), [("ladder", "rungs"), ("resolutions", "arms"), ("further", "arms"), ("cnn", "arms")])
+@pytest.mark.parametrize(
+    ("name", "arms"), [("ladder", "rungs"), ("resolutions", "arms"), ("further", "arms"), ("cnn", "arms")]
+)
 def test_arms_had_equal_seconds(name, arms):
     """By the clock: planned from a few steps before; for the cheapest models, with epochs of seven, less exactly."""
     arms = list(data.result(name)["result"][arms].values())
