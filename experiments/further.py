@@ -1,8 +1,8 @@
 """What further changes are worth to a ViT with convolutions first, with two minutes of one processor core for each.
 
-Chapter 10: each change is made alone to the model and the recipe that the
-runs of five minutes and of an hour begin from. The steps of all are clocked
-first. Judged by 5,000 images held out of the training images. Muon is by
+Chapter 10: each change is made to the model at the top of the ladder with the
+default recipe, alone but for Muon with another learning rate. The steps of all
+are clocked first. Judged by 5,000 images held out of the training images. Muon is by
 Jordan et al. 2024, dropped tokens by Liu et al. 2022.
 """
 

@@ -57,6 +57,14 @@ def test_a_run_that_goes_on_keeps_its_own_seconds(monkeypatch, tmp_path):
     assert again["cpu_seconds"] == first["cpu_seconds"] > 0
 
 
+@pytest.mark.parametrize(("steps", "epochs", "images"), [(64, 1, 512), (66, 1, 512), (96, 2, 384), (640, 10, 512)])
+def test_a_trial_does_not_see_half_of_the_images_twice(steps, epochs, images):
+    """A step or two more than an epoch holds once made two epochs of half the images."""
+    arm = common.Arm(lambda: None, Recipe(batch_size=8))
+    part, found = common.drawn(arm, steps, load("digits").subset(512, test=32))
+    assert (found, len(part.train_labels)) == (epochs, images)
+
+
 @pytest.fixture
 def digits(monkeypatch, tmp_path):
     """The digits, held out in part, in the place of the clothes; checkpoints in a folder of their own."""
