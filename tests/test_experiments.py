@@ -50,11 +50,30 @@ def test_a_small_trial_of_the_gpu_run_stores_nothing(monkeypatch, capsys):
     assert before == {path: path.stat().st_mtime_ns for path in RESULTS.iterdir()}
 
 
-def test_a_run_that_goes_on_keeps_its_own_seconds(monkeypatch, tmp_path):
+@pytest.fixture
+def few(monkeypatch, tmp_path):
+    """Some of the digits in the place of the clothes, a part of them for validation; checkpoints in an own folder."""
     monkeypatch.setenv("VITNB_CHECKPOINTS", str(tmp_path))
-    data, recipe = load("digits").subset(512, test=32), Recipe(epochs=1, batch_size=32)
-    first, again = (common.whole_run(data, "small", common.SMALL, recipe) for _ in range(2))
+    data = load("digits").subset(512, test=32)
+    monkeypatch.setattr(common, "clothes", lambda: data)
+    monkeypatch.setattr(common, "validated", lambda: data.hold_out(100))
+    return data
+
+
+def test_a_run_that_goes_on_keeps_its_own_seconds(few):
+    recipe = Recipe(epochs=1, batch_size=32)
+    first, again = (common.whole_run("small", partial(ViT, common.SMALL), recipe) for _ in range(2))
     assert again["cpu_seconds"] == first["cpu_seconds"] > 0
+
+
+def test_a_whole_run_looks_at_the_test_images_once(few):
+    """It once watched them after every epoch, and trained on what validates now."""
+    found = common.whole_run("small", partial(ViT, common.SMALL), Recipe(epochs=3, batch_size=32))
+    assert found["looks"] == 1 and not [key for key in found if "test" in key and "epoch" in key]
+    assert found["images"] == 3 * (412 // 32) * 32
+    assert len(found["validation_accuracy_by_epoch"]) == 3
+    assert found["validation_accuracy"] == found["validation_accuracy_by_epoch"][-1]
+    assert sum(map(sum, found["confusion"])) == 32
 
 
 @pytest.mark.parametrize(("steps", "epochs", "images"), [(64, 1, 512), (66, 1, 512), (96, 2, 384), (640, 10, 512)])
