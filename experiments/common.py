@@ -16,7 +16,6 @@ from statistics import mean, median, stdev
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from experiments import RESULTS, ROOT
@@ -99,6 +98,27 @@ class CNN(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.layers(images).mean((2, 3)))  # (B, C, H, W) -> (B, K)
+
+
+class Stem(nn.Module):
+    """A convolutional stem with channels of one's choice; ConvStem has a quarter, a half and all of a token's width."""
+
+    def __init__(self, widths: tuple[int, ...]):
+        super().__init__()
+        layers: list[nn.Module] = []
+        for before, after in zip((1, *widths), widths[:-1], strict=False):
+            layers += [nn.Conv2d(before, after, 3, 2, 1, bias=False), nn.BatchNorm2d(after), nn.GELU()]
+        self.layers = nn.Sequential(*layers, nn.Conv2d(*widths[-2:], 3, 2, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layers(images).flatten(2).transpose(1, 2)  # (B, 1, H, W) -> (B, N, D)
+
+
+def with_stem(config: ViTConfig, widths: tuple[int, ...]) -> ViT:
+    """A ViT whose convolutions have so many channels."""
+    model = ViT(config)
+    model.patch_embed = Stem(widths)
+    return model
 
 
 class LayerScale(nn.Module):
@@ -213,7 +233,7 @@ def whole_run(name: str, build: Callable[[], nn.Module], recipe: Recipe) -> dict
         "validation_accuracy": round(history.test_accuracy[-1], 4),
         "validation_loss": round(history.test_loss[-1], 4),
         "seconds": round(history.seconds, 1),
-        "cpu_seconds": round(history.cpu_seconds, 1),  # of this process, without waiting for other programs
+        "cpu_seconds": round(history.cpu_seconds, 1),  # without waiting for other programs
         "images_per_second": round(history.images_per_second),
         "steps": len(history.losses),
         "images": history.images,
@@ -224,17 +244,6 @@ def whole_run(name: str, build: Callable[[], nn.Module], recipe: Recipe) -> dict
         "confusion": confusion.tolist(),
         "wrong": [{"index": i, "true": int(end.labels[i]), "said": int(end.predictions[i])} for i in wrong.tolist()],
     }
-
-
-def shared_run(name: str, build: Callable[[], nn.Module], recipe: Recipe) -> dict:
-    """A whole run that two processes share, a core each: faster than one process with two threads."""
-    here = LaunchConfig(1, 1, 2, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0)
-    return elastic_launch(here, _shared)(name, build, recipe)[0]
-
-
-def _shared(name: str, build: Callable[[], nn.Module], recipe: Recipe) -> dict:
-    torch.set_num_threads(1)
-    return whole_run(name, build, recipe)
 
 
 def stored_model(name: str, config: ViTConfig, recipe: Recipe) -> dict:

@@ -39,4 +39,3 @@ def run() -> dict:
         "train_accuracy_by_epoch": [round(a, 4) for a in long.train_accuracy],
         "seconds": round(long.seconds, 1),
     }
-
