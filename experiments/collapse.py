@@ -28,6 +28,7 @@ SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
     "data": "fashion_mnist",
     "device": "cpu",
+    "judged_on": "test",  # it shows a mechanism, and chooses nothing
     "depth": DEPTH,
     "lr": LR,
     "warmup_steps": WARMUP,

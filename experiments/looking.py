@@ -45,6 +45,7 @@ CONFIG = {
     "images_ablated": ABLATE,
     "ink": INK,
     "device": "cpu",
+    "judged_on": "test",  # it shows a mechanism, and chooses nothing
     "model": SMALL.to_dict(),
     "recipe": asdict(RECIPE),
 }

@@ -62,6 +62,7 @@ PLANS = {  # name of the result: images, changes of the model, faults
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
     "device": "cpu",
+    "judged_on": "test",  # it shows a mechanism, and chooses nothing
     "data": "vitnb.figures._train_data.dataset",
     "models": {name: config.to_dict() for name, config in CONFIGS.items()},
     "recipes": {name: asdict(recipe) for name, recipe in RECIPES.items()},

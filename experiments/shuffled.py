@@ -24,6 +24,7 @@ CONFIG = {
     "test_pictures": TEST_PICTURES,
     "orders": ORDERS,
     "device": "cpu",
+    "judged_on": "test",  # it shows a mechanism, and chooses nothing
     "model": PLACED.to_dict(),
     "arms": PLACES,
     "recipe": asdict(PLACED_RECIPE),

@@ -27,6 +27,7 @@ CONFIG = {
     "data": "fashion_mnist",
     "pictures": PICTURES,
     "device": "cpu",
+    "judged_on": "test",  # it shows a mechanism, and chooses nothing
     "models": {"pairs": PAIRS.to_dict(), "single": SINGLE.to_dict()},
     "recipe": asdict(RECIPE),
 }
