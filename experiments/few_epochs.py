@@ -7,23 +7,23 @@ seconds of an image are clocked in turn with the textbook's own.
 
 import random
 from dataclasses import asdict, replace
-from functools import partial
 
 import torch
 
 from experiments.common import (
-    BEST,
+    FAST,
+    FAST_STEM,
     FIVE_MINUTES,
     TEXTBOOK_RECIPE,
     clothes,
     enlarged,
+    fast_vit,
     plain_products,
     race,
     summary,
     train,
     whole_run,
 )
-from vitnb import ViT
 from vitnb.recipe import Recipe
 from vitnb.textbook import textbook_vit
 
@@ -35,7 +35,8 @@ CONFIG = {
     "data": "fashion_mnist",
     "judged_on": "validation",
     "reported_on": "test",
-    "model": BEST.to_dict(),
+    "model": FAST.to_dict(),
+    "stem": FAST_STEM,
     "recipe": asdict(FIVE_MINUTES),
     "epochs": EPOCHS,
     "clocked": CLOCKED,
@@ -54,7 +55,7 @@ def run() -> dict:
 
 
 def one(recipe: Recipe) -> dict:
-    run = whole_run(f"few_epochs-{recipe.epochs}", partial(ViT, BEST), recipe)
+    run = whole_run(f"few_epochs-{recipe.epochs}", fast_vit, recipe)
     kept = ("seed", "test_accuracy", "looks", "validation_accuracy", "seconds", "images")
     return {key: run[key] for key in kept}
 
@@ -64,7 +65,7 @@ def clocked() -> dict:
     few = clothes().subset(CLOCKED, test=0)
     large = enlarged(few)
     runners = {
-        "ours": lambda: train(partial(ViT, BEST), few, replace(FIVE_MINUTES, epochs=1)),
+        "ours": lambda: train(fast_vit, few, replace(FIVE_MINUTES, epochs=1)),
         "textbook": lambda: train(textbook_vit, large, TEXTBOOK_RECIPE),
     }
     with plain_products():
