@@ -37,7 +37,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SMALL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
 BEST = replace(SMALL, stem="conv", global_pool="mean")
 FAST, FAST_STEM = replace(BEST, depth=3), (32, 64, 64)  # its convolutions have so many channels: with_stem
-FIVE_MINUTES = Recipe(epochs=10, shift=0, optimizer="muon")
+FIVE_MINUTES = Recipe(epochs=10, optimizer="muon")
 SHORT, SHORT_PICTURES = Recipe(epochs=6, batch_size=64), 6_000  # to compare recipes by
 
 # Zhang et al. 2023, section 11.8: images of 96 pixels, two wide blocks, plain SGD.
