@@ -49,7 +49,9 @@ def test_the_sentences_are_judged_as_the_results_have_it():
     assert -0.065 < low < high < -0.02 and {"optimizer", "schedule", "clip"} <= set(bundle)  # E
     plain, hour = data.result("trained"), data.result("hour")
     assert len(plain["seeds"]) == 1  # F
-    assert plain["config"]["recipe"]["epochs"] != hour["config"]["recipe"]["epochs"]
+    old, new = plain["config"], hour["config"]
+    assert old["model"]["depth"] > new["model"]["depth"] and new["recipe"]["erase"] > old["recipe"]["erase"]
+    assert old["recipe"]["optimizer"] != new["recipe"]["optimizer"]
 
 
 # 10.2 -----------------------------------------------------------------------------------------------------
