@@ -4,6 +4,7 @@ import math
 import os
 import random
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -12,6 +13,7 @@ from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, median, stdev
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +40,7 @@ SMALL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.
 BEST = replace(SMALL, stem="conv", global_pool="mean")
 FAST, FAST_STEM = replace(BEST, depth=3), (32, 64, 64)  # its convolutions have so many channels: with_stem
 FIVE_MINUTES = Recipe(epochs=10, optimizer="muon")
+LONGER = replace(FIVE_MINUTES, epochs=40, erase=0.25)
 SHORT, SHORT_PICTURES = Recipe(epochs=6, batch_size=64), 6_000  # to compare recipes by
 
 # Zhang et al. 2023, section 11.8: images of 96 pixels, two wide blocks, plain SGD.
@@ -222,6 +225,20 @@ def summary(runs: list[dict]) -> dict:
     return found | {"runs": runs}
 
 
+def tried_run(name: str, build: Callable[[], nn.Module], recipe: Recipe) -> dict:
+    """Like whole_run, for a run that is compared with others: it does not meet the test images."""
+    with plain_products():
+        model, history = train(build, validated(), recipe, f"{name}-{recipe.seed}")
+    return {
+        "seed": recipe.seed,
+        "parameters": count_parameters(model),
+        "validation_accuracy": round(history.test_accuracy[-1], 4),
+        "train_accuracy": round(history.train_accuracy[-1], 4),
+        "seconds": round(history.seconds, 1),
+        "cpu_seconds": round(history.cpu_seconds, 1),
+    }
+
+
 def whole_run(name: str, build: Callable[[], nn.Module], recipe: Recipe) -> dict:
     """Train on all but the validation images with one seed, watch it by these, and test it once, at the end."""
     data, test = validated(), clothes()
@@ -277,6 +294,15 @@ def whole_runs(runs: list[dict]) -> dict:
         "seconds_max": max(run["seconds"] for run in runs),
         "cpu_seconds_max": max(run["cpu_seconds"] for run in runs),
     } | summary(runs)
+
+
+def store_code(name: str) -> None:
+    """Write the code that made a result beside it: every file of the book's that this process has loaded."""
+    loaded = {Path(module.__file__) for module in [*sys.modules.values()] if getattr(module, "__file__", None)}
+    own = sorted(path for path in loaded if path.is_relative_to(ROOT / "vitnb") or path.parent == ROOT / "experiments")
+    with replacing(RESULTS / f"{name}.zip") as part, ZipFile(part, "w", ZIP_DEFLATED) as archive:
+        for path in own:
+            archive.write(path, path.relative_to(ROOT))
 
 
 def thin(values: list[float], points: int = 300) -> list[float]:

@@ -1,0 +1,62 @@
+"""A CNN learns Fashion-MNIST for as many seconds as the ViT's longer training took, with a learning rate of its own.
+
+Chapter 10: a step of each is clocked, and the CNN has as many epochs as fit
+into the time of the ViT's forty. Before, both meet three learning rates for two
+minutes of one core with another seed. Else the CNN trains as the ViT did, but
+with AdamW alone, and with one run without the erasing beside it. The result of a seed is the accuracy
+after its last step, on the test images, which are looked at once.
+"""
+
+from dataclasses import asdict, replace
+
+import torch
+
+from experiments.common import (
+    CNN,
+    LONGER,
+    Arm,
+    fast_vit,
+    steps_within,
+    trained_for,
+    tried_run,
+    two_at_a_time,
+    whole_run,
+    whole_runs,
+)
+from vitnb.recipe import Recipe
+
+MODELS = {"ViT": (fast_vit, LONGER), "CNN": (CNN, replace(LONGER, optimizer="adamw"))}  # Muon is for blocks
+RATES, TUNED_WITH, TUNED_FOR = [1e-3, 3e-3, 1e-2], 100, 120  # the seed and the seconds of the runs that choose a rate
+BESIDE = {"erase": 0.0}
+SEEDS = [0, 1, 2]
+CONFIG = {
+    "device": "cpu",
+    "data": "fashion_mnist",
+    "judged_on": "validation",
+    "reported_on": "test",
+    "recipe": asdict(MODELS["CNN"][1]),
+    "rates": RATES,
+    "tuned_with": TUNED_WITH,
+    "tuned_for": TUNED_FOR,
+    "beside": BESIDE,
+}
+
+
+def run() -> dict:
+    torch.set_num_threads(1)
+    steps = steps_within(TUNED_FOR, "longer_cnn", {model: Arm(*arm) for model, arm in MODELS.items()})
+    cases = [(model, lr) for model in MODELS for lr in RATES]
+    tries = {(model, lr): Arm(MODELS[model][0], replace(MODELS[model][1], lr=lr)) for model, lr in cases}
+    found = trained_for({case: steps[case[0]] for case in cases}, "longer_cnn-rates", tries, [TUNED_WITH])
+    rates = {model: {lr: found[model, lr][0]["validation_accuracy"] for lr in RATES} for model in MODELS}
+    lr = max(RATES, key=rates["CNN"].get)
+    epochs = round(LONGER.epochs * steps["CNN"] / steps["ViT"])
+    recipes = [replace(MODELS["CNN"][1], epochs=epochs, lr=lr, seed=seed) for seed in SEEDS]
+    first, other, *rest = two_at_a_time(one, [recipes[0], replace(recipes[0], **BESIDE), *recipes[1:]])
+    return {"steps": steps, "rates": rates, "lr": lr, "epochs": epochs} | whole_runs([first, *rest]) | {"beside": other}
+
+
+def one(recipe: Recipe) -> dict:
+    if recipe.erase == LONGER.erase:
+        return whole_run("longer_cnn", CNN, recipe)
+    return tried_run("longer_cnn-beside", CNN, recipe)
