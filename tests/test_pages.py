@@ -22,6 +22,9 @@ UNFOLD = "document.querySelectorAll('details').forEach(element => element.open =
 BOXES_FOR_ICONS = """[...document.querySelectorAll(".bd-main *")].flatMap((node) =>
   ["::before", "::after"].map((part) => getComputedStyle(node, part).content)
     .filter((text) => /[\\uE000-\\uF8FF]/.test(text)).map(() => node.className))"""
+# tables that scroll, and that the keyboard does not reach
+OUT_OF_REACH = """[...document.querySelectorAll("article table")].filter(
+    table => table.scrollWidth > table.clientWidth && table.tabIndex < 0).map(table => table.innerText)"""
 STICKING_OUT = """() => [...document.querySelectorAll("article *")].filter(element => {
   const box = element.getBoundingClientRect();
   if (box.width === 0 || box.right <= innerWidth + 1) return false;
@@ -85,6 +88,7 @@ def test_page_opens_from_the_disk_on_a_phone_in_the_dark_and_nothing_sticks_out(
     page, watch = visit(path, width=390, touch=True, dark=True, from_file=True)
     watch.assert_clean()
     assert_set(page, "dark")
+    assert page.evaluate(OUT_OF_REACH) == []
     page.evaluate(UNFOLD)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(STICKING_OUT) == []
