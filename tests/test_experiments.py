@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, replace
 from datetime import date
 from functools import partial
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -308,6 +309,19 @@ def test_no_choice_is_made_on_test_images(name):
     assert "validation_accuracy" in str(found) and "test_accuracy_by_epoch" not in str(found)
     assert ("test_accuracy" in str(found)) == ("reported_on" in config)
     assert all(run["looks"] == 1 for run in runs_in(found) if "test_accuracy" in run)
+
+
+def test_the_code_beside_the_five_minutes_is_complete(tmp_path):
+    """Unpacked, it runs from there alone, with what the stored result was made with."""
+    with ZipFile(RESULTS / "five_minutes.zip") as archive:
+        archive.extractall(tmp_path)
+    code = "import experiments.__main__, experiments.five_minutes as one, json, vitnb.training as own; "
+    code += "print(json.dumps([own.__file__, one.SEEDS, one.CONFIG]))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    file, seeds, config = json.loads(done.stdout)
+    stored = data.result("five_minutes")
+    assert file == str(tmp_path / "vitnb" / "training.py")
+    assert (seeds, config) == (stored["seeds"], stored["config"])
 
 
 def runs_in(value):
