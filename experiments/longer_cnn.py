@@ -27,7 +27,7 @@ from vitnb.recipe import Recipe
 
 MODELS = {"ViT": (fast_vit, LONGER), "CNN": (CNN, replace(LONGER, optimizer="adamw"))}  # Muon is for blocks
 RATES, TUNED_WITH, TUNED_FOR = [1e-3, 3e-3, 1e-2], 100, 120  # the seed and the seconds of the runs that choose a rate
-BESIDE = {"erase": 0.0}
+ERASED = [0.0, LONGER.erase]
 SEEDS = [0, 1, 2]
 CONFIG = {
     "device": "cpu",
@@ -38,7 +38,7 @@ CONFIG = {
     "rates": RATES,
     "tuned_with": TUNED_WITH,
     "tuned_for": TUNED_FOR,
-    "beside": BESIDE,
+    "erased": ERASED,
 }
 
 
@@ -51,12 +51,21 @@ def run() -> dict:
     rates = {model: {lr: found[model, lr][0]["validation_accuracy"] for lr in RATES} for model in MODELS}
     lr = max(RATES, key=rates["CNN"].get)
     epochs = round(LONGER.epochs * steps["CNN"] / steps["ViT"])
-    recipes = [replace(MODELS["CNN"][1], epochs=epochs, lr=lr, seed=seed) for seed in SEEDS]
-    first, other, *rest = two_at_a_time(one, [recipes[0], replace(recipes[0], **BESIDE), *recipes[1:]])
-    return {"steps": steps, "rates": rates, "lr": lr, "epochs": epochs} | whole_runs([first, *rest]) | {"beside": other}
+    recipe = replace(MODELS["CNN"][1], epochs=epochs, lr=lr)
+    erased = dict(zip(ERASED, two_at_a_time(tried, [replace(recipe, erase=erase) for erase in ERASED]), strict=True))
+    recipe = replace(recipe, erase=max(ERASED, key=lambda erase: erased[erase]["validation_accuracy"]))
+    runs = two_at_a_time(one, [replace(recipe, seed=seed) for seed in SEEDS])
+    chosen = {"lr": lr, "erase": recipe.erase, "epochs": epochs}
+    return {"steps": steps, "rates": rates, "erased": erased} | chosen | whole_runs(runs)
+
+
+def tried(recipe: Recipe) -> dict:
+    return tried_run(label(recipe), CNN, recipe)
 
 
 def one(recipe: Recipe) -> dict:
-    if recipe.erase == LONGER.erase:
-        return whole_run("longer_cnn", CNN, recipe)
-    return tried_run("longer_cnn-beside", CNN, recipe)
+    return whole_run(label(recipe), CNN, recipe)  # goes on from what was tried
+
+
+def label(recipe: Recipe) -> str:
+    return f"longer_cnn-erase{round(100 * recipe.erase)}"
