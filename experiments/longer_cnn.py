@@ -2,9 +2,10 @@
 
 Chapter 10: a step of each is clocked, and the CNN has as many epochs as fit
 into the time of the ViT's forty. Before, both meet three learning rates for two
-minutes of one core with another seed. Else the CNN trains as the ViT did, but
-with AdamW alone, and with one run without the erasing beside it. The result of a seed is the accuracy
-after its last step, on the test images, which are looked at once.
+minutes of one core with another seed. Then the CNN trains as the ViT did, but
+with AdamW alone; with the first seed with and without erasing, and on with what
+does better on the validation images. The result of a seed is the accuracy after
+its last step, on the test images, which are looked at once.
 """
 
 from dataclasses import asdict, replace
