@@ -257,7 +257,8 @@ def test_what_is_stored_leaves_neither_checkpoint_nor_clock(looked, monkeypatch,
 def test_a_record_took_no_less_time_than_its_runs(name):
     """A run that went on from a checkpoint once reported its last start alone."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    pairs = ("augmentation", "cnn", "full_hour", "further", "hour", "ladder", "longer_cnn", "resolutions", "stems")
+    pairs = ("augmentation", "cnn", "full_hour", "further", "hour", "ladder", "longer_cnn", "resolutions")
+    pairs += ("speed_93", "stems")
     side_by_side = 2 if name in pairs else 1
     runs = trained(record["result"])
     # a run that was first tried and then reported stands there twice
@@ -313,15 +314,16 @@ def test_no_choice_is_made_on_test_images(name):
     assert all(run["looks"] == 1 for run in runs_in(found) if "test_accuracy" in run)
 
 
-def test_the_code_beside_the_five_minutes_is_complete(tmp_path):
+@pytest.mark.parametrize("name", ["five_minutes", "speed_93"])
+def test_the_code_beside_an_entry_is_complete(tmp_path, name):
     """Unpacked, it runs from there alone, with what the stored result was made with."""
-    with ZipFile(RESULTS / "five_minutes.zip") as archive:
+    with ZipFile(RESULTS / f"{name}.zip") as archive:
         archive.extractall(tmp_path)
-    code = "import experiments.__main__, experiments.five_minutes as one, json, vitnb.training as own; "
+    code = f"import experiments.__main__, experiments.{name} as one, json, vitnb.training as own; "
     code += "print(json.dumps([own.__file__, one.SEEDS, one.CONFIG]))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
     file, seeds, config = json.loads(done.stdout)
-    stored = data.result("five_minutes")
+    stored = data.result(name)
     assert file == str(tmp_path / "vitnb" / "training.py")
     assert (seeds, config) == (stored["seeds"], stored["config"])
 
