@@ -3,9 +3,9 @@
 The model of the five minutes for twice its epochs, and the wider one of the full
 hour for fewer: the first seed trains both for about the same time, each on a
 core of its own, and what does better on the validation images trains with ten
-seeds on both cores. The result of a seed is the accuracy after its last step,
-on the test images, which are looked at once. The code that ran is stored beside
-the results: unpacked, it takes the same command.
+seeds on both cores, two epochs longer for a margin. The result of a seed is the
+accuracy after its last step, on the test images, which are looked at once. The
+code that ran is stored beside the results: unpacked, it takes the same command.
 """
 
 from dataclasses import asdict, replace
@@ -35,6 +35,7 @@ def fast() -> nn.Module:
 
 
 TRIED = {"fast": (fast, replace(LONGER, epochs=22)), "wider": (wider_vit, replace(LONGER, epochs=16))}
+MARGIN = 2  # epochs more than were tried: the better one reached 93.1 % of the validation images
 THREADS = 2
 SEEDS = list(range(10))
 CONFIG = {
@@ -46,6 +47,7 @@ CONFIG = {
         "fast": {"model": FAST.to_dict(), "stem": FAST_STEM},
         "wider": {"model": WIDER.to_dict(), "stem": WIDER_STEM, "strides": WIDER_STRIDES},
     },
+    "margin": MARGIN,
     "recipes": {name: asdict(recipe) for name, (_, recipe) in TRIED.items()},
 }
 
@@ -55,7 +57,8 @@ def run() -> dict:
     tried = dict(zip(TRIED, two_at_a_time(one_try, TRIED), strict=True))
     chosen = max(TRIED, key=lambda name: tried[name]["validation_accuracy"])
     build, recipe = TRIED[chosen]
-    runs = [whole_run(f"speed_93-{chosen}", build, replace(recipe, seed=seed)) for seed in SEEDS]
+    recipes = [replace(recipe, epochs=recipe.epochs + MARGIN, seed=seed) for seed in SEEDS]
+    runs = [whole_run(f"speed_93-{chosen}", build, recipe) for recipe in recipes]
     store_code("speed_93")
     return {"tried": tried, "chosen": chosen} | whole_runs(runs)
 
