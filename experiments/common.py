@@ -179,6 +179,11 @@ def validated() -> Dataset:
     return clothes().hold_out(5_000)
 
 
+def unwatched(data: Dataset) -> Dataset:
+    """The same without images to judge a training by."""
+    return replace(data, test_images=data.test_images[:0], test_labels=data.test_labels[:0])
+
+
 def watched_on(data: Dataset, pictures: int) -> Dataset:
     """The same with the first held-out images only: enough to watch a training by."""
     return replace(data, test_images=data.test_images[:pictures], test_labels=data.test_labels[:pictures])
@@ -246,22 +251,21 @@ def tried_run(name: str, build: Callable[[], nn.Module], recipe: Recipe) -> dict
     }
 
 
-def whole_run(name: str, build: Callable[[], nn.Module], recipe: Recipe) -> dict:
-    """Train on all but the validation images with one seed, watch it by these, and test it once, at the end."""
-    data, test = validated(), clothes()
+def whole_run(name: str, build: Callable[[], nn.Module], recipe: Recipe, validate: bool = True) -> dict:
+    """Train with one seed on all but the validation images, watched by these, or on all images; then test it once."""
+    test = clothes()
+    data = validated() if validate else unwatched(test)
     with plain_products():
         model, history = train(build, data, recipe, f"{name}-{recipe.seed}")
         end = final_test(model, test)
     confusion = end.confusion
     wrong = (end.predictions != end.labels).nonzero()[:24, 0]
-    return {
+    found = {
         "seed": recipe.seed,
         "parameters": count_parameters(model),
         "test_accuracy": round(end.accuracy, 4),
         "test_loss": round(end.loss, 4),
         "looks": looks(model),
-        "validation_accuracy": round(history.test_accuracy[-1], 4),
-        "validation_loss": round(history.test_loss[-1], 4),
         "seconds": round(history.seconds, 1),
         "cpu_seconds": round(history.cpu_seconds, 1),  # without waiting for other programs
         "images_per_second": round(history.images_per_second),
@@ -269,11 +273,17 @@ def whole_run(name: str, build: Callable[[], nn.Module], recipe: Recipe) -> dict
         "images": history.images,
         "losses": thin(history.losses),
         "train_accuracy_by_epoch": [round(a, 4) for a in history.train_accuracy],
-        "validation_accuracy_by_epoch": [round(a, 4) for a in history.test_accuracy],
         "accuracy_by_class": [round(a, 4) for a in (confusion.diag() / confusion.sum(1)).tolist()],
         "confusion": confusion.tolist(),
         "wrong": [{"index": i, "true": int(end.labels[i]), "said": int(end.predictions[i])} for i in wrong.tolist()],
     }
+    if validate:
+        found |= {
+            "validation_accuracy": round(history.test_accuracy[-1], 4),
+            "validation_loss": round(history.test_loss[-1], 4),
+            "validation_accuracy_by_epoch": [round(a, 4) for a in history.test_accuracy],
+        }
+    return found
 
 
 def stored_model(name: str, config: ViTConfig, recipe: Recipe) -> dict:
@@ -439,8 +449,7 @@ def held_out_accuracy(model: nn.Module, data: Dataset, side: int) -> float:
 
 def of_side(data: Dataset, side: int) -> Dataset:
     """The training images at a size, and none to judge by: held_out_accuracy does that at the end."""
-    none = {"test_images": data.test_images[:0], "test_labels": data.test_labels[:0]}
-    return replace(data, train_images=resized(data.train_images, side), **none)
+    return replace(unwatched(data), train_images=resized(data.train_images, side))
 
 
 # ---- Time and memory

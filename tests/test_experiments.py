@@ -78,6 +78,13 @@ def test_a_whole_run_looks_at_the_test_images_once(few):
     assert sum(map(sum, found["confusion"])) == 32
 
 
+def test_a_run_on_all_images_is_watched_by_none(few):
+    found = common.whole_run("all", partial(ViT, common.SMALL), Recipe(epochs=2, batch_size=32), validate=False)
+    assert found["looks"] == 1 and not [key for key in found if "validation" in key]
+    assert found["images"] == 2 * 512
+    assert sum(map(sum, found["confusion"])) == 32
+
+
 @pytest.mark.parametrize(("steps", "epochs", "images"), [(64, 1, 512), (66, 1, 512), (96, 2, 384), (640, 10, 512)])
 def test_a_trial_does_not_see_half_of_the_images_twice(steps, epochs, images):
     """A step or two more than an epoch holds once made two epochs of half the images."""
@@ -257,8 +264,8 @@ def test_what_is_stored_leaves_neither_checkpoint_nor_clock(looked, monkeypatch,
 def test_a_record_took_no_less_time_than_its_runs(name):
     """A run that went on from a checkpoint once reported its last start alone."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    pairs = ("augmentation", "cnn", "full_hour", "further", "hour", "ladder", "longer_cnn", "resolutions")
-    pairs += ("speed_93", "stems")
+    pairs = ("all_images", "augmentation", "cnn", "full_hour", "further", "hour", "ladder", "longer_cnn", "resolutions")
+    pairs += ("speed_93", "stems", "wider")
     side_by_side = 2 if name in pairs else 1
     runs = trained(record["result"])
     # a run that was first tried and then reported stands there twice
@@ -299,12 +306,22 @@ SHOWN = (
 )
 SHOWN += ("talk", "textbook", "trained", "trained_fine", "uncleared")
 TIMED = ("boot_time", "jax_step")
+REFITTED = ("all_images",)  # what another script chose, once more on all training images: nothing is left to judge by
 
 
 @pytest.mark.parametrize("name", sorted(set(TRAINED) - set(TIMED)))
 def test_no_choice_is_made_on_test_images(name):
     """Each training names the images that judged it: validation images, unless it only shows how something works."""
     config = script(name).CONFIG
+    if name in REFITTED:
+        chosen_by = script(config["chosen_by"])
+        chosen = data.result(config["chosen_by"])["result"]["chosen"]
+        recipe = {"epochs": config["recipe"]["epochs"]} | chosen_by.TRIED[chosen]
+        assert config["recipe"] == asdict(replace(chosen_by.RECIPE, **recipe))
+        assert all(config[key] == chosen_by.CONFIG[key] for key in ("model", "stem", "strides"))
+        assert config["judged_on"] is None and chosen_by.CONFIG["judged_on"] == "validation"
+        assert all(run["looks"] == 1 for run in runs_in(data.result(name)["result"]))
+        return
     assert config["judged_on"] == ("test" if name in SHOWN else "validation")
     if name in SHOWN or name not in STORED:
         return
