@@ -265,7 +265,7 @@ def test_a_record_took_no_less_time_than_its_runs(name):
     """A run that went on from a checkpoint once reported its last start alone."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     pairs = ("all_images", "augmentation", "cnn", "full_hour", "further", "hour", "ladder", "longer_cnn", "resolutions")
-    pairs += ("speed_93", "stems")
+    pairs += ("speed_93", "stems", "wider")
     side_by_side = 2 if name in pairs else 1
     runs = trained(record["result"])
     # a run that was first tried and then reported stands there twice
