@@ -4,6 +4,7 @@ Chapter 10: each change is added to those before it, one at a time. The steps
 are clocked first; judged by 5,000 images held out of the training images.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -29,7 +30,7 @@ SMOOTHED = replace(RECIPE, label_smoothing=0.1)
 FOURTH = (*WIDER_STEM[:-1], FAST.embed_dim)  # channels of the stem with a convolution more
 
 
-def channels_last(build, *how) -> nn.Module:
+def channels_last(build: Callable[..., nn.Module], *how) -> nn.Module:
     return build(*how).to(memory_format=torch.channels_last)
 
 
