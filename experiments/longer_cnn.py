@@ -1,6 +1,6 @@
 """A CNN learns Fashion-MNIST for as many seconds as the ViT's longer training took, with a learning rate of its own.
 
-Chapter 10: first both meet three learning rates for two minutes of one core
+Chapter 10: first both meet four learning rates for two minutes of one core
 with another seed, a ViT and a CNN side by side. What an image took there says
 how many epochs of the CNN fit into the time of the ViT's forty. Then the CNN
 trains as the ViT did, but with AdamW alone; with the first seed with and without
@@ -28,7 +28,7 @@ from experiments.common import (
 from vitnb.recipe import Recipe
 
 MODELS = {"ViT": (fast_vit, LONGER), "CNN": (CNN, replace(LONGER, optimizer="adamw"))}  # Muon is for blocks
-RATES = {"ViT": [1e-3, 3e-3, 1e-2], "CNN": [3e-3, 1e-2, 3e-2]}
+RATES = {"ViT": [1e-3, 3e-3, 1e-2, 3e-2], "CNN": [3e-3, 1e-2, 3e-2, 1e-1]}
 TUNED_WITH, TUNED_FOR = 100, 120  # the seed and the seconds of the runs that choose a rate
 ERASED = [0.0, LONGER.erase]
 SEEDS = [0, 1, 2]
@@ -48,7 +48,7 @@ CONFIG = {
 def run() -> dict:
     torch.set_num_threads(1)
     steps = steps_within(TUNED_FOR, "longer_cnn", {model: Arm(*arm) for model, arm in MODELS.items()})
-    cases = [(model, RATES[model][n]) for n in range(3) for model in MODELS]
+    cases = [(model, RATES[model][n]) for n in range(4) for model in MODELS]
     tries = {(model, lr): Arm(MODELS[model][0], replace(MODELS[model][1], lr=lr)) for model, lr in cases}
     found = trained_for({case: steps[case[0]] for case in cases}, "longer_cnn-rates", tries, [TUNED_WITH])
     runs_of = {model: {lr: found[model, lr][0] for lr in RATES[model]} for model in MODELS}
