@@ -265,7 +265,7 @@ def test_a_record_took_no_less_time_than_its_runs(name):
     """A run that went on from a checkpoint once reported its last start alone."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     pairs = ("all_images", "augmentation", "cnn", "full_hour", "further", "hour", "ladder", "longer_cnn", "resolutions")
-    pairs += ("speed_93", "stems", "wider")
+    pairs += ("speed_93", "speed_94", "stems", "wider")
     side_by_side = 2 if name in pairs else 1
     runs = trained(record["result"])
     # a run that was first tried and then reported stands there twice
@@ -331,7 +331,7 @@ def test_no_choice_is_made_on_test_images(name):
     assert all(run["looks"] == 1 for run in runs_in(found) if "test_accuracy" in run)
 
 
-@pytest.mark.parametrize("name", ["five_minutes", "speed_93"])
+@pytest.mark.parametrize("name", ["five_minutes", "speed_93", "speed_94"])
 def test_the_code_beside_an_entry_is_complete(tmp_path, name):
     """Unpacked, it runs from there alone, with what the stored result was made with."""
     with ZipFile(RESULTS / f"{name}.zip") as archive:
