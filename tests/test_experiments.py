@@ -345,6 +345,19 @@ def test_the_code_beside_an_entry_is_complete(tmp_path, name):
     assert (seeds, config) == (stored["seeds"], stored["config"])
 
 
+def test_the_entry_for_94_multiplies_in_bfloat16():
+    """The same weights answer nearly the same, in float32, and not exactly."""
+    torch.manual_seed(0)
+    full, half = common.wider_vit().eval(), script("speed_94").half_vit().eval()
+    half.load_state_dict(full.state_dict())
+    images = torch.randn(8, 1, 28, 28)
+    with torch.no_grad():
+        expected, got = full(images), half(images)
+    assert got.dtype == torch.float32
+    assert not torch.equal(got, expected)
+    torch.testing.assert_close(got, expected, rtol=0, atol=0.05 * expected.abs().max().item())
+
+
 def runs_in(value):
     """All runs of a result: what has a seed and an accuracy."""
     if isinstance(value, list):
