@@ -24,7 +24,7 @@ ARMS = [("pre", 0, ""), ("pre", WARMUP, ""), ("post", 0, ""), ("post", WARMUP, "
 LOOK = [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, *range(20, STACK_STEPS + 1, 5)]  # after so many steps
 GRADIENTS = [0, WARMUP, STACK_STEPS]
 TEST_IMAGES, PROBE = 2000, 256
-SEEDS = [0, 1, 2, 3, 4]
+SEEDS = list(range(20))
 CONFIG = {
     "data": "fashion_mnist",
     "device": "cpu",

@@ -22,7 +22,7 @@ from vitnb.vit import count_parameters
 RECIPE = Recipe(epochs=4, lr=1e-3, flip=False, shift=0)
 PICTURES, TEST_PICTURES = 12_800, 2_000
 SHIFTS, TRAINED_SHIFT = list(range(7)), 4  # pixels
-SEEDS = [0, 1, 2]
+SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
     "data": "fashion_mnist",
     "pictures": PICTURES,

@@ -21,7 +21,7 @@ from vitnb.training import fit
 
 TEST_PICTURES = 2000
 DEPTHS, NORMS, WARMUPS, RATES = (6, 12, 24, 36), ("pre", "post"), (0, 50), (1e-3, 3e-3)
-SEEDS = [0, 1, 2]
+SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
     "data": "fashion_mnist",
     "device": "cpu",

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments import mutants
+from experiments import _page, mutants
 from vitnb import ViT, clinic
 from vitnb.data import result
 from vitnb.evaluation import evaluate
@@ -26,8 +26,8 @@ def few(images):
 def trained(name, data=None, recipe=RECIPE):
     """The logits that a model with this fault gives a few test images after its training."""
     torch.manual_seed(0)
-    model = mutants.build(name, CONFIG)
-    mutants.learn(model, name, data or few(60), recipe)
+    model = _page.build(name, CONFIG)
+    _page.learn(model, name, data or few(60), recipe)
     return logits(model)
 
 
@@ -55,15 +55,15 @@ def test_what_is_left_out_is_no_fault_here_or_cannot_be_tested():
     given = {}
     for name in ("right", *mutants.LEFT_OUT[:3]):
         torch.manual_seed(0)
-        given[name] = mutants.build(name, CONFIG)(images)
+        given[name] = _page.build(name, CONFIG)(images)
         assert torch.equal(given[name], given["right"])
     with pytest.raises(RuntimeError, match="must match"):
-        mutants.build("for each image", CONFIG)(images)
+        _page.build("for each image", CONFIG)(images)
 
 
 def test_a_loss_that_is_no_number_counts_as_guessing(monkeypatch):
-    monkeypatch.setattr(mutants, "learn", lambda *_: float("nan"))
-    assert mutants.one(few(20), "right", CONFIG, RECIPE) == 0.1
+    monkeypatch.setattr(_page, "learn", lambda *_: float("nan"))
+    assert _page.one(few(20), "right", CONFIG, RECIPE) == 0.1
 
 
 def test_a_second_start_goes_on(monkeypatch, tmp_path):
@@ -105,7 +105,7 @@ def test_the_result_is_what_its_script_measures():
     """One of its runs, made again: to two points, because machines round differently."""
     torch.manual_seed(0)
     data, recipe = dataset("digits"), replace(mutants.RECIPES["digits"], seed=0)
-    model = mutants.build("split by view", CONFIGS["digits"])
-    mutants.learn(model, "split by view", data, recipe)
+    model = _page.build("split by view", CONFIGS["digits"])
+    _page.learn(model, "split by view", data, recipe)
     again = evaluate(model, data.normalize(data.test_images), data.test_labels).accuracy
     assert abs(again - result("mutants")["result"]["results"]["digits"]["split by view"][0]) < 0.02

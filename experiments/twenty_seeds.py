@@ -1,0 +1,34 @@
+"""The small ViT of the page with twenty seeds, right and with its heads split or merged wrongly, seed by seed.
+
+Chapters 00, 04 and 12: the experiment `mutants` has five seeds of every bug, and
+five seeds of the right model are a draw of their own. Here are twenty of the
+right one, whose first five are those of `mutants`, and of the two bugs whose
+accuracy is above it.
+"""
+
+from dataclasses import asdict, replace
+
+import torch
+
+from experiments._page import ORDERED, RECIPES, TEST_BATCH, one
+from experiments.common import plain_products
+from vitnb.figures._train_data import CONFIGS, dataset
+
+DATA = "digits"
+NAMES = ("right", *ORDERED)
+SEEDS = list(range(20))
+CONFIG = {
+    "device": "cpu",
+    "judged_on": "test",  # it shows a mechanism, and chooses nothing
+    "data": "vitnb.figures._train_data.dataset",
+    "model": CONFIGS[DATA].to_dict(),
+    "recipe": asdict(RECIPES[DATA]),
+    "test_batch": TEST_BATCH,
+}
+
+
+def run() -> dict:
+    torch.set_num_threads(1)
+    data, config, recipe = dataset(DATA), CONFIGS[DATA], RECIPES[DATA]
+    with plain_products():
+        return {name: [one(data, name, config, replace(recipe, seed=seed)) for seed in SEEDS] for name in NAMES}
