@@ -18,7 +18,7 @@ from torch import nn
 from experiments import decay
 from experiments.common import SMALL
 from vitnb import ViT, ViTConfig, data
-from vitnb.evaluation import History, evaluate, final_test, looks
+from vitnb.evaluation import History, evaluate, final_test, interval, looks
 from vitnb.progress import _line, draw_curves
 from vitnb.recipe import Optimizer, Recipe, decay_groups, muon_matrices
 from vitnb.training import Training, fit, loop
@@ -586,3 +586,15 @@ def test_the_curve_shows_the_held_out_loss_and_names_it(digits):
     run._history.test_loss[0] += 1
     assert draw_curves(run) != shown
     assert "validation accuracy" in _line(run) and "test" not in _line(run)
+
+
+def test_an_interval_covers_the_true_mean_as_often_as_it_says():
+    """Of five normal numbers each time, which is where Student's t and the normal distribution differ."""
+    runs = torch.randn(20_000, 5, generator=torch.Generator().manual_seed(0)) + 3
+    for share in (0.5, 0.95):
+        mean, reach = interval(runs, share)
+        assert abs(((mean - 3).abs() <= reach).float().mean() - share) < 0.01
+    assert interval([1, 2, 3])[0] == 2
+    for few in ([1.0], 1.0, torch.zeros(3, 1)):
+        with pytest.raises(ValueError, match="use at least 2"):
+            interval(few)

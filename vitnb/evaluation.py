@@ -127,6 +127,27 @@ def final_test(model: nn.Module, data: "Dataset") -> Evaluation:
     return evaluate(model, data.normalize(data.test_images), data.test_labels)
 
 
+def interval(values: Tensor, share: float = 0.95) -> tuple[Tensor, Tensor]:
+    """The mean of values that were measured again and again, and half the width of its confidence interval.
+
+    This is what stands around every ± of the book. The values are of seeds or of
+    images; of two things that are compared, the differences, seed by seed or image
+    by image. A difference is called shown where the interval does not contain 0.
+
+    Shapes: (..., n) -> (...), (...).
+    Raises: ValueError for fewer than two values, which have no interval.
+    Source: Student 1908: the t distribution with n - 1 degrees of freedom.
+    """
+    from scipy import stats  # scikit-learn brings it
+
+    values = torch.as_tensor(values)
+    values = values if values.is_floating_point() else values.float()
+    n = values.shape[-1] if values.ndim else 1
+    if n < 2:
+        raise ValueError(f"values of shape {tuple(values.shape)} have no interval: use at least 2 on the last axis")
+    return values.mean(-1), stats.t.ppf((1 + share) / 2, n - 1) * values.std(-1) / n**0.5
+
+
 def device_of(model: nn.Module) -> torch.device:
     """The device on which a model computes: that of its first parameter."""
     return next(model.parameters()).device
