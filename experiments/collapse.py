@@ -3,9 +3,12 @@
 Chapter 06: 36 blocks, trained as in the experiment `norms` at its higher
 learning rate: pre- and post-norm, with and without warm-up, and post-norm with
 LayerScale. On the way we ask how much of the pooled feature differs between
-images, and how long the gradient of each block's MLP is.
+images, how large the push is, what the branches add to all images alike, how much
+of the distance between images a block leaves, and how long the gradient of each
+block's MLP is.
 """
 
+import copy
 import itertools
 from dataclasses import asdict, replace
 
@@ -22,6 +25,7 @@ from vitnb.training import fit
 DEPTH, LR, WARMUP = 36, 3e-3, 50
 ARMS = [("pre", 0, ""), ("pre", WARMUP, ""), ("post", 0, ""), ("post", WARMUP, ""), ("post", 0, "layer scale")]
 LOOK = [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, *range(20, STACK_STEPS + 1, 5)]  # after so many steps
+PUSHES = [0, 1, 2, 3, 5, 8, 12, 20, 30, 40, 50, 55, 60, 80, STACK_STEPS]
 GRADIENTS = [0, WARMUP, STACK_STEPS]
 TEST_IMAGES, PROBE = 2000, 256
 SEEDS = list(range(20))
@@ -34,6 +38,7 @@ CONFIG = {
     "warmup_steps": WARMUP,
     "steps": STACK_STEPS,
     "looks": LOOK,
+    "push_steps": PUSHES,
     "gradient_steps": GRADIENTS,
     "probe_images": PROBE,
     "test_images": TEST_IMAGES,
@@ -62,17 +67,33 @@ def mlp_gradients(model: ViT, images: Tensor, labels: Tensor) -> list[float]:
     return [nn.utils.get_total_norm([next(grads) for _ in mlp]).item() for mlp in mlps]
 
 
+@torch.no_grad()
+def push(model: ViT, images: Tensor) -> tuple[float, float]:
+    """The root mean square of what the branches add to all images alike, and what a block leaves of their distance."""
+    model, common = copy.deepcopy(model).double(), []
+    for block in model.blocks:
+        for branch in (block.attention, block.mlp):
+            branch.register_forward_hook(lambda _, given, out: common.append(out.mean(0).square().mean()))
+    tokens = model.forward_intermediates(images.double())
+    first, last = (tokens[f"block_{n}"] for n in (1, len(model.blocks)))
+    far = [(x - x.mean(0)).square().mean().sqrt() for x in (first, last)]
+    left = (far[1] / far[0]).item() ** (1 / (len(model.blocks) - 1))
+    return float(f"{torch.stack(common).mean().sqrt():.4g}"), float(f"{left:.4g}")
+
+
 def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
     """Train one stack and look at it on the way."""
     model = stack(DEPTH, norm, change, seed)
     probe = data.normalize(data.test_images[:PROBE])  # (B, C, H, W)
     first = data.normalize(data.train_images[: STACK_RECIPE.batch_size]), data.train_labels[: STACK_RECIPE.batch_size]
-    between, gradients = [], []
+    between, pushes, gradients = [], [], []
 
     def look(step: int) -> None:
         if step in LOOK:
             with torch.no_grad():
                 between.append(round(share_between(model.pool(model.forward_features(probe))), 5))
+        if step in PUSHES:
+            pushes.append(push(model, probe))
         if step in GRADIENTS:
             gradients.append([float(f"{g:.4g}") for g in mlp_gradients(model, *first)])
 
@@ -83,6 +104,8 @@ def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
     history = fit(model, data, replace(STACK_RECIPE, lr=LR, warmup=warmup / STACK_STEPS, seed=seed), [callback])
     return {
         "between": between,
+        "push": [size for size, _ in pushes],
+        "left_by_block": [left for _, left in pushes],
         "gradients": gradients,
         "losses": [round(loss, 4) for loss in history.losses],
         "accuracy": round(history.test_accuracy[-1], 4),
