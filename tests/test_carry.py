@@ -26,6 +26,7 @@ from print_slides import chromium
 from pypdf import PdfReader, PdfWriter
 from pypdf.annotations import Link
 
+import vitnb
 from vitnb.figures import Question, Quiz
 from vitnb.figures.quiz import unseal
 from vitnb.quizzes import QUIZZES
@@ -169,7 +170,7 @@ def test_the_epub_says_what_it_is(small):
     said = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     for element in ("title", "creator", "language", "identifier", "description", "rights", "date"):
         assert re.search(rf"<dc:{element}[^>]*>[^<]+<", opf), element
-    assert said["title"] in opf and said["authors"][0]["name"] in opf and said["version"] in opf
+    assert said["title"] in opf and said["authors"][0]["name"] in opf and vitnb.__version__ in opf
     assert "schema:accessibilityFeature" in opf and 'properties="cover-image"' in opf
     assert not [name for name in names if name.endswith(".js")]
     lines = [re.sub(r"<[^>]+>", "", item) for item in re.findall(r"<(?:a|span)\b.*?</(?:a|span)>", nav)]
@@ -296,7 +297,7 @@ def test_the_citation_file_follows_its_schema_and_names_this_book():
     said, config = (yaml.safe_load((ROOT / name).read_text()) for name in ("CITATION.cff", "_config.yml"))
     assert said["title"] == config["title"] and said["title"] in said["authors"][0]["name"]
     newest = re.search(r"^## (.+?) \(version ([\d.]+), (\w+ \d+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert newest[1].lower() == said["preferred-citation"]["edition"] and newest[2] == said["version"]
+    assert newest[1].lower() == said["preferred-citation"]["edition"] and newest[2] == vitnb.__version__
     assert str(said["date-released"]).startswith(newest[3].split()[1])
 
 

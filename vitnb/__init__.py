@@ -22,7 +22,7 @@ from vitnb.pooling import AttentionPool, ClsToken, MeanPool
 from vitnb.positions import LearnedPositions, NoPositions, SinCosPositions, resize_positions
 from vitnb.vit import ViT, ViTConfig
 
-__version__ = "0.1.0"
+__version__ = "2.1"  # of the package and of the book: pyproject.toml and the pages take it from here
 
 __all__ = [
     "MLP",

@@ -380,20 +380,20 @@ QUIZZES = {
     ],
     "06": [
         Question(
-            "Most of this chapter's stacks of 36 post-norm blocks learn next to nothing. What did we see when we "
-            "looked inside?",
+            "Without a warm-up, this chapter's stacks of 36 post-norm blocks learn next to nothing. What did we see "
+            "when we looked inside?",
             {
                 "All images get nearly the same vector, so the head has nothing to tell apart.": (
-                    "In eight of the ten runs the share between images falls to nearly zero at some step. In pre-norm "
-                    "it never does."
+                    "In all twenty runs the share between images falls to nearly zero at some step. In pre-norm it "
+                    "never does."
                 ),
                 "Before training, no gradient reaches the first blocks.": (
-                    "In a fresh stack, block 1 gets a larger gradient than block 36 in four of five seeds; see “The "
-                    "usual suspect: gradients”. The gradient is lost afterwards."
+                    "In most fresh stacks, block 1 gets a larger gradient than block 36; see “The usual suspect: "
+                    "gradients”. The gradient is lost afterwards."
                 ),
                 "Only the warm-up was missing: with it, the stacks learn.": (
-                    "At 36 blocks the warm-up does not prevent the failure: three of five runs with it have "
-                    "collapsed by the end, and the two others fail as well. See “First remedy: a warm-up”."
+                    "At 36 blocks the warm-up does not prevent the failure: about half of the runs with it collapse, "
+                    "and the others fail as well. See “First remedy: a warm-up”."
                 ),
             },
             right="All images get nearly the same vector, so the head has nothing to tell apart.",
@@ -468,23 +468,26 @@ QUIZZES = {
                     "The head reads one vector, and in a cls model that is row 0. In “What the head never reads” the "
                     "logits are exactly the same after the replacement."
                 ),
-                "They stay, but training has shaped those 49 tokens all the same.": (
-                    "No loss depends on them after the last block, so nothing ever tells them what to be there. "
-                    "In “What the head never reads” their gradient is exactly zero."
+                "They stay, but the loss pulls on those 49 tokens there all the same.": (
+                    "No loss depends on them after the last block: in “What the head never reads” their gradient is "
+                    "exactly zero. Training has shaped them only indirectly, through the weights that they share "
+                    "with the cls token and through what the earlier blocks made of them."
                 ),
             },
             right="They stay, and those 49 tokens get no gradient there either.",
         ),
         Question(
-            "At learning rate 0.001, ten seeds each, cls leads the mean by 5.5 ± 0.5 points. What follows?",
+            "At learning rate 0.001, with ten seeds each, cls leads the mean by several points, and the 95 % interval "
+            "of the lead lies far above 0. What follows?",
             {
                 "A cls token is the better way to pool.": (
                     "At 0.01, where both do best, no difference is shown. A comparison at one learning rate compares "
                     "how well it suits each of them; see “Is a cls token needed? Predict, then run”."
                 ),
                 "Nothing: a difference of a few points is within the luck of the seeds.": (
-                    "5.5 points are eleven standard errors, and that is not luck. What the seeds cannot tell you is "
-                    "whether the lead survives another learning rate; see “Is a cls token needed? Predict, then run”."
+                    "Luck of that size would reach across 0, and this interval does not. What the seeds cannot tell "
+                    "you is whether the lead survives another learning rate; see “Is a cls token needed? Predict, "
+                    "then run”."
                 ),
                 "It leads at this learning rate. To compare the two, give each its own best one.": (
                     "The lead at 0.001 is real and is gone at 0.01. The paper tells the same story: its mean looked "
@@ -665,7 +668,7 @@ QUIZZES = {
                     "others, and whether the answer needs this one is another question."
                 ),
                 "Nothing: the attention maps of a trained network are as good as random.": (
-                    "They differ from those of the random network: the trained heads are selective, and rollout of "
+                    "They differ from those of the random networks: the trained heads are selective, and rollout of "
                     "the trained network agrees with the deletions. See “Which map predicts the deletions?”."
                 ),
             },
@@ -680,15 +683,15 @@ QUIZZES = {
                     "black deletes nothing. See “Which map predicts the deletions?”."
                 ),
                 "No: attention has nothing to do with what deletions do.": (
-                    "For removed tokens, the trained network's rollout agrees with the effects, far more than the "
-                    "random network's does. See “Which map predicts the deletions?”."
+                    "For removed tokens, the trained network's rollout agrees with the effects, far more than those "
+                    "of random networks do. See “Which map predicts the deletions?”."
                 ),
-                "That is open until brightness, place and a random network's map have been tried.": (
+                "That is open until brightness, place and the maps of many random networks have been tried.": (
                     "Each of these controls can agree with deletions for a dull reason. A correlation means something "
                     "only beside its controls."
                 ),
             },
-            right="That is open until brightness, place and a random network's map have been tried.",
+            right="That is open until brightness, place and the maps of many random networks have been tried.",
         ),
         Question(
             "In the trained network's position table, neighbouring places are hardly more alike than distant ones. "

@@ -1,4 +1,4 @@
-"""Which edition this is: what CITATION.cff says of the book, and the commit from which it is built."""
+"""Which edition this is: what CITATION.cff says of the book, the version of its package, the commit of its sources."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 
 import origin
+import vitnb
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def read(source: Path) -> Edition:
         title=said["title"],
         authors=", ".join(author["name"] for author in said["authors"]),
         abstract=" ".join(said["abstract"].split()),
-        version=said["version"],
+        version=vitnb.__version__,
         name=said["preferred-citation"]["edition"],
         released=str(said["date-released"]),
         commit=commit,
