@@ -384,15 +384,15 @@ QUIZZES = {
             "when we looked inside?",
             {
                 "All images get nearly the same vector, so the head has nothing to tell apart.": (
-                    "In all twenty runs the share between images falls to nearly zero at some step. In pre-norm it "
-                    "never does."
+                    "In nearly all of the twenty runs the share between images falls to nearly zero at some step. In "
+                    "pre-norm it never does."
                 ),
                 "Before training, no gradient reaches the first blocks.": (
                     "In most fresh stacks, block 1 gets a larger gradient than block 36; see “The usual suspect: "
                     "gradients”. The gradient is lost afterwards."
                 ),
                 "Only the warm-up was missing: with it, the stacks learn.": (
-                    "At 36 blocks the warm-up does not prevent the failure: about half of the runs with it collapse, "
+                    "At 36 blocks the warm-up does not prevent the failure: most of the runs with it collapse later, "
                     "and the others fail as well. See “First remedy: a warm-up”."
                 ),
             },
