@@ -159,7 +159,7 @@ ROWS = [
     (
         "evaluate(model, D.normalize(pixels), D.test_labels)",
         "model",
-        "changed(small(), 'pool', nn.Identity())",
+        "nn.Conv2d(1, 1, 1)",
         "small()",
     ),
     ("evaluate(model, D.normalize(pixels), D.test_labels)", "model", "'vit'"),

@@ -84,7 +84,7 @@ def evaluate(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int =
             "use one label for each image, and at least one image"
         )
     positive_int("batch_size", batch_size)
-    was_training, device = model.training, device_of(model)
+    device, was_training = device_of(model), model.training
     model.eval()
     try:
         batches = images.split(batch_size)
