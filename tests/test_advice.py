@@ -162,7 +162,7 @@ ROWS = [
         "nn.Conv2d(1, 1, 1)",
         "small()",
     ),
-    ("evaluate(model, D.normalize(pixels), D.test_labels)", "model", "'vit'"),
+    ("evaluate(model, D.normalize(pixels), D.test_labels)", "model", "'vit'", "small()"),
     ("final_test(small(), data)", "data", "3", "D"),
     ("final_test(small(), data)", "data", "D.hold_out(2)", "D"),
     ("interval(values)", "values", "[1.0]", "[1.0, 2.0]"),
