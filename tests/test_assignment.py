@@ -118,6 +118,9 @@ def test_what_cannot_be_made_is_told(tmp_path, capsys):
     assert "99.1" in capsys.readouterr().err
     assert assignment.main(["week", "3.1", "3.2", "--points", "1", "2", "3", "--out", out]) == 2
     assert "3 points for 2 exercises" in capsys.readouterr().err
+    for points in ("-1", "nan", "inf"):
+        assert assignment.main(["week", "3.1", "--points", points, "--out", out]) == 2
+        assert f"got {points}: use 1" in capsys.readouterr().err
     assert assignment.main(["week", "3.1", "3.1", "--out", out]) == 2
     assert "both want my_attention" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

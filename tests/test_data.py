@@ -499,17 +499,33 @@ IMAGE, LABEL = torch.zeros(3, 1, 4, 4), torch.zeros(3, dtype=torch.long)
         (lambda: data.load("mnist"), ValueError, "'mnist': use one of 'fashion_mnist', 'digits'"),
         (lambda: data.load(3), ValueError, "name is 3"),
         (lambda: data.load(root=3), TypeError, "root is 3: use a folder"),
-        (lambda: data.sample_image(0), ValueError, "size is 0: use .* 224"),
+        (lambda: data.sample_image(0), ValueError, "size is 0: use 224"),
         (lambda: data.load("digits").subset(0), ValueError, "n is 0: .* 1 to 1"),
         (lambda: data.load("digits").subset(1499), ValueError, "n is 1499: .* 1 to 14"),
         (lambda: augment(IMAGE[0], None), ValueError, r"shape \(1, 4, 4\)"),
         (lambda: augment(IMAGE, None, shift=-1), ValueError, "shift is -1"),
         (lambda: augment(IMAGE, None, erase=2), ValueError, "erase is 2"),
-        (lambda: Dataset(IMAGE[:, 0], LABEL, IMAGE, LABEL, ("a",)), ValueError, r"train_images have shape \(3, 4, 4\)"),
-        (lambda: Dataset(IMAGE.long(), LABEL, IMAGE, LABEL, ("a",)), ValueError, "int64: give .* uint8 or float"),
-        (lambda: Dataset(IMAGE, LABEL, IMAGE, LABEL[:2], ("a",)), ValueError, r"test_labels .* give \(3,\)"),
-        (lambda: Dataset(IMAGE, LABEL.int(), IMAGE, LABEL, ("a",)), ValueError, "int32: give .* torch.int64"),
-        (lambda: Dataset(IMAGE, LABEL + 1, IMAGE, LABEL, ("a",)), ValueError, "from 1 to 1: 1 classes are 0 to 0"),
+        (
+            lambda: Dataset(IMAGE[:, 0], LABEL, IMAGE, LABEL, ("a",)),
+            ValueError,
+            r"train_images must be .* \(3, 4, 4\) .*use train_images\[:, None\]",
+        ),
+        (
+            lambda: Dataset(IMAGE.long(), LABEL, IMAGE, LABEL, ("a",)),
+            ValueError,
+            r"int64 .*use train_images\.float",
+        ),
+        (lambda: Dataset(IMAGE, LABEL, IMAGE, LABEL[:2], ("a",)), ValueError, r"test_labels .* use shape \(3,\)"),
+        (
+            lambda: Dataset(IMAGE, LABEL.int(), IMAGE, LABEL, ("a",)),
+            ValueError,
+            r"int32 .*use train_labels\.long",
+        ),
+        (
+            lambda: Dataset(IMAGE, LABEL + 1, IMAGE, LABEL, ("a",)),
+            ValueError,
+            "got 1 to 1: use train_labels - 1",
+        ),
     ],
 )
 def test_bad_input_is_named(call, error, words):
@@ -529,3 +545,67 @@ def test_pairs_match_every_second_time_and_neither_side_tells_alone():
     for side in (left, right):
         share = torch.bincount(side[left == right], minlength=K) / torch.bincount(side, minlength=K)
         assert (share - 0.5).abs().max() < 0.06
+
+
+# --- other layouts, and what the line about the digits says ---
+
+
+def unpacked(monkeypatch) -> dict[str, bytes]:
+    plain = {name.removesuffix(".gz"): gzip.decompress(blob) for name, blob in ARCHIVES.items()}
+    monkeypatch.setattr(_archives, "UNPACKED", [hashlib.sha256(blob).hexdigest() for blob in plain.values()])
+    return plain
+
+
+@pytest.mark.parametrize("layout", ["FashionMNIST/raw", "raw", "."])
+@pytest.mark.parametrize("files", ["packed", "unpacked", "mixed"])
+@pytest.mark.parametrize("way", ["root", "VITNB_DATA"])
+def test_every_layout_is_found(tmp_path, monkeypatch, layout, files, way):
+    plain = unpacked(monkeypatch)
+    names = list(ARCHIVES)
+    some = {"packed": ARCHIVES, "unpacked": plain}.get(files)
+    some = some or {names[0]: ARCHIVES[names[0]]} | {
+        n.removesuffix(".gz"): plain[n.removesuffix(".gz")] for n in names[1:]
+    }
+    folder = tmp_path / "mine" / layout
+    folder.mkdir(parents=True)
+    for name, blob in some.items():
+        (folder / name).write_bytes(blob)
+    if way == "VITNB_DATA":
+        monkeypatch.setenv("VITNB_DATA", str(tmp_path / "mine"))
+    assert is_fashion(data.load(root=tmp_path / "mine" if way == "root" else None))
+
+
+def test_what_is_unpacked_of_another_data_set_is_not_taken(tmp_path, monkeypatch):
+    """The files of MNIST have the same names."""
+    unpacked(monkeypatch)
+    for name in ARCHIVES:
+        (tmp_path / name.removesuffix(".gz")).write_bytes(b"\0\0\10\1\0\0\0\1\7")
+    with pytest.raises(RuntimeError, match=r"train-images-idx3-ubyte is damaged, or of another data set"):
+        data.load(root=tmp_path)
+
+
+def test_the_real_sums_of_unpacked_files(monkeypatch):
+    monkeypatch.undo()
+    place = _archives.place()
+    if place is None:
+        pytest.skip("Fashion-MNIST is not here")
+    for (name, _), wanted in zip(_archives.RESOURCES, _archives.UNPACKED, strict=True):
+        assert hashlib.sha256(gzip.decompress((place / name).read_bytes())).hexdigest() == wanted
+
+
+def test_the_line_says_where_it_looked_and_what_was_missing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VITNB_OFFLINE", "1")
+    monkeypatch.setenv("VITNB_DATA", str(tmp_path / "typo"))
+    three = place(tmp_path / "three")
+    (raw(three) / "t10k-labels-idx1-ubyte.gz").unlink()
+    (tmp_path / "cache" / "vitnb").mkdir(parents=True)
+    assert data.load(root=three).name == "digits"
+    line = capsys.readouterr().out
+    assert line.count("\n") == 1
+    for part in (
+        f"{raw(three)} lacks t10k-labels-idx1-ubyte.gz",
+        f"{tmp_path / 'typo'} is no folder",
+        f"{tmp_path / 'cache' / 'vitnb'} has no FashionMNIST/raw/*.gz",
+        "VITNB_OFFLINE is set",
+    ):
+        assert part in line

@@ -13,6 +13,7 @@ the teacher's notebook alone.
 
 import argparse
 import ast
+import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -188,6 +189,8 @@ def write(
     """
     if len(points) not in (1, len(numbers)):
         raise ValueError(f"{len(points)} points for {len(numbers)} exercises: one for all, or one for each, is wanted")
+    if not all(0 <= worth < math.inf for worth in points):
+        raise ValueError(f"points must be at least 0 and finite, got {', '.join(f'{p:g}' for p in points)}: use 1")
     points = list(points) * (len(numbers) // len(points))
     if course is not None:
         cli.load(course)

@@ -1,15 +1,16 @@
 """Where Fashion-MNIST's archives come from, and how they stay whole.
 
-Four gzip files, checked against their SHA-256 sums each time they are read
-and unpacked in memory: what is damaged, half written or unpacked by others is
-never used. One process at a time downloads, and a file gets its name when it is
-complete.
+Four gzip files, or what was unpacked from them, checked against their SHA-256
+sums each time they are read: what is damaged, half written or of another data
+set (MNIST's files have the same names) is never used. One process at a time
+downloads, and a file gets its name when it is complete.
 """
 
 import errno
 import gzip
 import hashlib
 import http.client
+import itertools
 import os
 import struct
 import sys
@@ -35,6 +36,13 @@ RESOURCES = (
     ("t10k-images-idx3-ubyte.gz", "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
     ("t10k-labels-idx1-ubyte.gz", "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
 )
+UNPACKED = (  # sums of the same files without .gz
+    "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+)
+LAYOUTS = ("FashionMNIST/raw", "raw", ".")  # below a root: torchvision's own, its parent, or where the files lie
 LARGEST = 32 << 20  # bytes of an archive: a mirror may send without end
 TIMEOUT = 10.0  # seconds that a mirror may stay silent
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -44,14 +52,14 @@ def fashion_mnist(root: str | Path | None = None) -> list[Tensor]:
     """Train images, train labels, test images, test labels, as uint8.
 
     Looks in root, $VITNB_DATA and the user's cache, then downloads into the first that can be written.
-    Raises: ConnectionError if there is nothing here and no download; RuntimeError if what is here is
-        damaged and could not be replaced; OSError if the disk is full.
+    Raises: ConnectionError, which says where it looked, if there is nothing here and no download;
+        RuntimeError if what is here is damaged and could not be replaced; OSError if the disk is full.
     """
     folders = _folders(root)
-    found = next(filter(None, map(_read, folders)), None)
+    found = next(filter(None, (_read(folder / layout) for folder in folders for layout in LAYOUTS)), None)
     if found is not None:
         return found
-    target = next(filter(_writable, folders), folders[-1])
+    target = next(filter(_writable, folders), folders[-1]) / LAYOUTS[0]
     try:
         _download(target)
     except OSError as error:
@@ -59,13 +67,14 @@ def fashion_mnist(root: str | Path | None = None) -> list[Tensor]:
             what = f"the disk is full: Fashion-MNIST needs 31 MB in {target}; make room, or set VITNB_DATA"
             raise OSError(error.errno, what) from error
         _check_damage(folders, error)
-        raise ConnectionError(str(error)) from error
+        raise ConnectionError(f"{'; '.join(map(_lack, folders))}; no download ({error})") from error
     return _read(target)
 
 
 def place() -> Path | None:
     """The folder in which all four archives are whole, None if there is none; nothing is downloaded."""
-    return next((folder for folder in _folders() if _whole(folder)), None)
+    places = (folder / LAYOUTS[0] for folder in _folders())
+    return next((place for place in places if all(_blob(place / name, sum_) for name, sum_ in RESOURCES)), None)
 
 
 def cache_dir() -> Path:
@@ -77,35 +86,58 @@ def cache_dir() -> Path:
 def _folders(root: str | Path | None = None) -> list[Path]:
     """Where the archives may be, in the order in which they are looked for."""
     places = [place for place in (root, os.environ.get("VITNB_DATA"), cache_dir()) if place]
-    return [Path(place).expanduser() / "FashionMNIST" / "raw" for place in places]
+    return list(dict.fromkeys(Path(place).expanduser() for place in places))
 
 
-def _whole(folder: Path) -> list[bytes] | None:
-    blobs = [_archive(folder / name, sha256) for name, sha256 in RESOURCES]
-    return None if None in blobs else blobs
+def _lack(root: Path) -> str:
+    """What is missing below a root, in the layout that has most of it."""
+    if not root.is_dir():
+        return f"{root} is no folder"
+    places = [root / layout for layout in LAYOUTS]
+    lacks = {
+        place: [name for name, _ in RESOURCES if not any(map(Path.exists, _both(place / name)))] for place in places
+    }
+    place, lack = min(lacks.items(), key=lambda item: len(item[1]))
+    return f"{place} lacks {', '.join(lack)}" if len(lack) < len(RESOURCES) else f"{root} has no {LAYOUTS[0]}/*.gz"
 
 
 def _check_damage(folders: list[Path], error: Exception) -> None:
-    """Raise RuntimeError if an archive is there and damaged: its owner should know, rather than get other images."""
-    for path, sha256 in ((folder / name, sha256) for folder in folders for name, sha256 in RESOURCES):
-        if path.exists() and _archive(path, sha256) is None:
+    """Raise RuntimeError if a file is there and damaged: its owner should know, rather than get other images."""
+    places = [folder / layout for folder in folders for layout in LAYOUTS]
+    for place, n in itertools.product(places, range(len(RESOURCES))):
+        there = list(filter(Path.is_file, _both(place / RESOURCES[n][0])))
+        if there and _file(place, n) is None:
+            path, wanted = there[0], RESOURCES[n][1] if there[0].suffix else UNPACKED[n]
             raise RuntimeError(
-                f"{path} is damaged: its SHA-256 sum is {_sum(path.read_bytes())} and should be {sha256}; no good copy"
-                f" could be fetched ({error}). Replace it, or delete it and load again with a network."
+                f"{path} is damaged, or of another data set: its SHA-256 sum is {_sum(path.read_bytes())} and should be"
+                f" {wanted}; no good copy could be fetched ({error}). Replace it, or delete it and load again with a"
+                " network."
             ) from error
 
 
 def _read(folder: Path) -> list[Tensor] | None:
-    """Train images, train labels, test images, test labels; None unless all archives are there and right."""
-    blobs = _whole(folder)
-    return blobs and [_unpack(blob) for blob in blobs]
+    """Train images, train labels, test images, test labels; None unless all are there and right."""
+    files = [_file(folder, n) for n in range(len(RESOURCES))]
+    return None if None in files else [_tensor(file) for file in files]
 
 
-def _archive(path: Path, sha256: str) -> bytes | None:
-    """The bytes of an archive, None if it is missing or damaged."""
+def _both(path: Path) -> tuple[Path, Path]:
+    """An archive, and what is unpacked from it."""
+    return path, path.with_suffix("")
+
+
+def _file(folder: Path, n: int) -> bytes | None:
+    """The bytes of one of the four files, packed or unpacked, None if it is missing or damaged."""
+    packed, plain = _both(folder / RESOURCES[n][0])
+    blob = _blob(packed, RESOURCES[n][1])
+    return gzip.decompress(blob) if blob else _blob(plain, UNPACKED[n])
+
+
+def _blob(path: Path, sha256: str) -> bytes | None:
+    """The bytes of a file, None if it is missing or damaged."""
     try:
         blob = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     return blob if _sum(blob) == sha256 else None
 
@@ -114,9 +146,9 @@ def _sum(blob: bytes) -> str:
     return hashlib.sha256(blob).hexdigest()
 
 
-def _unpack(blob: bytes) -> Tensor:
+def _tensor(blob: bytes) -> Tensor:
     """The IDX format: two zeros, type, number of axes, the sizes as big-endian integers, the bytes."""
-    raw = bytearray(gzip.decompress(blob))
+    raw = bytearray(blob)
     header = 4 + 4 * raw[3]
     return torch.frombuffer(raw, dtype=torch.uint8, offset=header).view(struct.unpack(f">{raw[3]}I", raw[4:header]))
 
@@ -135,7 +167,7 @@ def _download(folder: Path) -> None:
         for part in folder.glob(".*.part"):  # of a process that was killed
             part.unlink()
         for name, sha256 in RESOURCES:
-            if _archive(folder / name, sha256) is None:
+            if _blob(folder / name, sha256) is None:
                 blob = _fetch(name, sha256)
                 with replacing(folder / name) as part:
                     part.write_bytes(blob)

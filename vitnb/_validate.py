@@ -1,10 +1,14 @@
 """Checks at the border: bad input gets an error that says what would work."""
 
+import math
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
+import numpy
+import torch
 from torch import Tensor
 
 Size = int | tuple[int, int]
@@ -18,13 +22,16 @@ def switched_on(variable: str) -> bool:
 
 # Values that work, for what 4 would be an odd advice.
 USUAL = {"epochs": 20, "batch_size": 128, "embed_dim": 64, "hidden_dim": 128, "num_classes": 10, "num_tokens": 50}
+USUAL |= {"lr": 3e-3, "norm_eps": 1e-6, "pos_std": 0.02, "temperature": 1e4}
 
 
 def positive_int(name: str, value: Any) -> int:
     """Return value as an int, or raise if it is not a whole number above zero."""
-    usual = USUAL.get(name, 4)
+    usual = int(USUAL.get(name, 4))
+    if isinstance(value, Tensor) and value.dtype == torch.int64 and value.ndim == 0:
+        value = int(value)  # torch.jit.trace makes tensors of sizes
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number such as {usual}, got {value!r}")
+        raise TypeError(f"{name} must be a whole number, got {value!r}: use {usual}, for example")
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}: use {usual}, for example")
     return int(value)
@@ -43,7 +50,7 @@ def pair(name: str, size: Any) -> tuple[int, int]:
 def probability(name: str, value: Any) -> float:
     """Return value as a float in [0, 1)."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number such as 0.1, got {value!r}")
+        raise TypeError(f"{name} must be a number, got {value!r}: use 0.1, for example")
     if not 0 <= value < 1:
         raise ValueError(f"{name} must lie in [0, 1), got {value}: use 0.1, for example")
     return float(value)
@@ -52,9 +59,9 @@ def probability(name: str, value: Any) -> float:
 def positive_float(name: str, value: Any) -> float:
     """Return value as a float above zero."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number such as 1.0, got {value!r}")
+        raise TypeError(f"{name} must be a number, got {value!r}: use {USUAL.get(name, 1.0)}, for example")
     if not 0 < value < float("inf"):
-        raise ValueError(f"{name} must be above 0 and finite, got {value}: use 1.0, for example")
+        raise ValueError(f"{name} must be above 0 and finite, got {value}: use {USUAL.get(name, 1.0)}, for example")
     return float(value)
 
 
@@ -62,7 +69,7 @@ def choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return value if it is one of the allowed words."""
     allowed = list(allowed)
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}: use {allowed[0]!r}")
     return value
 
 
@@ -86,11 +93,11 @@ def float_tensor(name: str, x: Any, ndim: int, letters: str) -> Tensor:
 def tensor(name: str, x: Any, ndim: int, letters: str) -> Tensor:
     """Return x if it is a tensor with ndim dimensions, named by letters."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a torch tensor {letters}, got {type(x).__name__}: use torch.as_tensor({name})")
+        use = _as_tensor(name, x)[0]
+        raise TypeError(f"{name} must be a torch tensor {letters}, got {type(x).__name__}: use {use}")
     if x.ndim != ndim:
-        raise ValueError(
-            f"{name} must have the {ndim} dimensions {letters}, got shape {tuple(x.shape)}: {_hint(x, ndim)}"
-        )
+        use = f"{name}[None] to add a batch of one" if x.ndim == ndim - 1 else f"a tensor with {ndim} dimensions"
+        raise ValueError(f"{name} must have the {ndim} dimensions {letters}, got shape {tuple(x.shape)}: use {use}")
     return x
 
 
@@ -104,7 +111,139 @@ def tokens(name: str, x: Any, embed_dim: int) -> Tensor:
     return x
 
 
-def _hint(x: Tensor, ndim: int) -> str:
-    if x.ndim == ndim - 1:
-        return "use x[None] to add a batch of one"
-    return f"use a tensor with {ndim} dimensions"
+def labels(name: str, x: Any, count: int, classes: int) -> Tensor:
+    """Return x if it holds a class for each of so many images: (N,), int64."""
+    use, y = _as_tensor(name, x)
+    if y is not None and y.ndim == 2:
+        use, y = (f"{use}.argmax(1)", y.argmax(1)) if y.shape[1] == classes else (f"{use}.flatten()", y.flatten())
+    use += "" if y is None or y.dtype == torch.int64 else ".long()"
+    if use != name or x.ndim != 1:
+        raise (ValueError if isinstance(x, Tensor) else TypeError)(
+            f"{name} must be a tensor (N,) of torch.int64, got {_described(x)}: use {use}"
+        )
+    if len(x) != count:
+        raise ValueError(f"{name} must be as many as the images, got {len(x)} for {count}: use shape ({count},)")
+    low, high = (int(x.min()), int(x.max())) if count else (0, 0)
+    if not 0 <= low <= high < classes:
+        use = f"{name} - 1" if (low, high) == (1, classes) else f"numbers from 0 or {high + 1} classes"
+        raise ValueError(
+            f"{name} must be from 0 to {classes - 1} for {classes} classes, got {low} to {high}: use {use}"
+        )
+    return x
+
+
+def pixels(name: str, x: Any, channels: int | None = None) -> Tensor:
+    """Return x if it is a batch of images (B, C, H, W) as they are stored: uint8, or floats in [0, 1]."""
+    use, y = _batch(name, x, channels)
+    use = use if y is None else _from_0_to_1(use, y)
+    if use != name:
+        raise (ValueError if isinstance(x, Tensor) else TypeError)(
+            f"{name} must be (N, C, H, W), uint8 or floats in [0, 1], got {_described(x)}: use {use}"
+        )
+    if channels not in (None, x.shape[1]):
+        use = f"images of shape (N, {channels}, H, W)"
+        raise ValueError(f"{name} must have {channels} channels, got shape {tuple(x.shape)}: use {use}")
+    return x
+
+
+def normalised(
+    name: str, x: Any, sizes: tuple[int, int, int] | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return x if it is a batch of images (B, C, H, W) as a model reads them: floats, of its sizes and dtype."""
+    use, y = _batch(name, x, sizes and sizes[0])
+    if y is not None:
+        use, y = _normalised(use, y, sizes, dtype)
+    wanted = "floats (B, C, H, W)"
+    if sizes:
+        wanted = f"{dtype} of shape {(len(x) if isinstance(x, Tensor) and x.ndim else 1, *sizes)}"
+    if use == name and sizes and tuple(x.shape[1:]) != sizes:
+        use = f"images of that shape, or build the model for {tuple(x.shape[1:])}"
+    if use != name:
+        use += " with the data that the model was trained on" if "data.normalize" in use else ""
+        kind = ValueError if isinstance(x, Tensor) and x.is_floating_point() and dtype in (None, x.dtype) else TypeError
+        raise kind(f"{name} must be normalised {wanted}, got {_described(x)}: use {use}")
+    return x
+
+
+def _normalised(
+    use: str, y: Tensor, sizes: tuple[int, int, int] | None, dtype: torch.dtype | None
+) -> tuple[str, Tensor]:
+    """The expression that makes of a batch y what a model reads, and a tensor of its kind."""
+    low, high = _ends(y)
+    if not y.is_floating_point() or FARTHEST < max(-low, high) < math.inf:
+        use, y = f"data.normalize({_from_0_to_1(use, y)})", y.float()
+    elif not math.isfinite(high - low):
+        use = f"{use}.nan_to_num(0, 0, 0)"
+    if dtype not in (None, y.dtype):
+        use = f"{use}.to({dtype})"
+    if sizes and y.shape[1] != sizes[0] and 1 in (y.shape[1], sizes[0]):
+        use += ".mean(1, keepdim=True)" if sizes[0] == 1 else f".expand(-1, {sizes[0]}, -1, -1)"
+    if sizes and y.shape[2:] != sizes[1:] and (y.shape[1] == sizes[0] or 1 in (y.shape[1], sizes[0])):
+        use = f"torch.nn.functional.interpolate({use}, {sizes[1:]}, mode='bilinear', antialias=True)"
+    return use, y
+
+
+FARTHEST = 50  # no pixel is that many standard deviations from the mean: such numbers are not normalised
+
+
+def _described(x: Any) -> str:
+    """The type, dtype, shape and range of what may be a tensor."""
+    kind = "" if isinstance(x, Tensor) else f"{type(x).__name__} "
+    y = _as_tensor("x", x)[1]
+    if y is None:
+        return kind + repr(x)[:60]
+    text = f"{kind}{str(y.dtype).removeprefix('torch.')} of shape {tuple(y.shape)}"
+    return f"{text} from {_ends(y)[0]:.3g} to {_ends(y)[1]:.3g}" if y.numel() else text
+
+
+def _ends(x: Tensor) -> tuple[float, float]:
+    """The smallest and the largest number; NaN if there is one."""
+    low, high = (x if x.is_floating_point() else x.float()).aminmax() if x.numel() else (x.new_zeros(()),) * 2
+    return low.item(), high.item()
+
+
+def _as_tensor(name: str, x: Any) -> tuple[str, Tensor | None]:
+    """The expression that makes a tensor of x, and its value; what is none and cannot become one gives None."""
+    if isinstance(x, Tensor):
+        return name, x
+    ways = {
+        f"torch.as_tensor({name})": lambda: torch.as_tensor(x),
+        f"torch.stack(tuple({name}))": lambda: torch.stack(tuple(x)),
+        f"torch.as_tensor(numpy.array({name}))": lambda: torch.as_tensor(numpy.array(x)),  # images of PIL
+    }
+    for use, way in ways.items():
+        with suppress(Exception):
+            return use, way()
+    return "a torch tensor", None
+
+
+def _batch(name: str, x: Any, channels: int | None) -> tuple[str, Tensor | None]:
+    """The expression that makes a batch (B, C, H, W) of x, and its value; None if none can be seen in x."""
+    use, y = _as_tensor(name, x)
+    if y is None or not 2 <= y.ndim <= 4:
+        return "a torch tensor (B, C, H, W)", None
+    if y.ndim == 2:
+        return f"{use}[None, None]", y[None, None]
+    last = y.shape[-1] <= 4 < min(y.shape[-3:-1]) if channels is None else y.shape[-1] == channels != y.shape[-3]
+    if y.ndim == 3 and not last and y.shape[0] != channels:
+        return f"{use}[:, None]", y[:, None]
+    if y.ndim == 3:
+        use, y = f"{use}[None]", y[None]
+    return (f"{use}.permute(0, 3, 1, 2)", y.permute(0, 3, 1, 2)) if last else (use, y)
+
+
+def _from_0_to_1(use: str, x: Tensor) -> str:
+    """The expression that makes pixels, uint8 or floats in [0, 1], of x."""
+    if x.dtype == torch.uint8 or (x.is_floating_point() and not x.numel()):
+        return use
+    y = x if x.is_floating_point() else x.double()
+    if not y.isfinite().all():
+        return _from_0_to_1(f"{use}.nan_to_num(0, 1, 0)", y.nan_to_num(0, 1, 0))
+    low, high = _ends(y)
+    if 0 <= low <= high <= 1:
+        return use if x.is_floating_point() else f"{use}.float()"
+    if -0.2 < low <= high < 1.2:  # as interpolation leaves them
+        return f"{use}.clamp(0, 1)"
+    if low < 0 or high > 65535:
+        return "pixels that are not normalised yet"
+    return f"{use} / {255 if high <= 255 else 65535}"

@@ -41,7 +41,10 @@ class _Block(nn.Module):
     ):
         super().__init__()
         self.attention = MultiHeadAttention(embed_dim, num_heads, qkv_bias, dropout, attn_dropout)
-        self.mlp = MLP(embed_dim, round(embed_dim * positive_float("mlp_ratio", mlp_ratio)), dropout)
+        hidden_dim = round(embed_dim * positive_float("mlp_ratio", mlp_ratio))
+        if not hidden_dim:
+            raise ValueError(f"mlp_ratio {mlp_ratio} of embed_dim {embed_dim} leaves no hidden feature: use 4.0")
+        self.mlp = MLP(embed_dim, hidden_dim, dropout)
         self.norm1 = nn.LayerNorm(embed_dim, eps=positive_float("norm_eps", norm_eps))
         self.norm2 = nn.LayerNorm(embed_dim, eps=norm_eps)
 

@@ -7,6 +7,7 @@ of the model; they are augmented and normalised there, a whole batch at once.
 import base64
 import json
 import zlib
+from collections.abc import Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from torch import Tensor
 from torchvision.datasets import FashionMNIST
 
 from vitnb._archives import fashion_mnist
+from vitnb._validate import labels as check_labels
+from vitnb._validate import pixels as check_pixels
+from vitnb._validate import tensor
 
 NAMES = ("fashion_mnist", "digits")
 FASHION_MEAN, FASHION_STD = 0.2860, 0.3530  # of the training pixels of Fashion-MNIST
@@ -38,7 +42,7 @@ class Dataset:
     mean and std are those of the training pixels, one number or one a channel.
     mirror says whether a mirrored image keeps its class: a shoe does, a 2 does not.
     held_out names what test_images are: the test set, or after hold_out a validation set.
-    Raises: ValueError if shapes, lengths, types or labels do not fit together.
+    Raises: ValueError if shapes, lengths, ranges or labels do not fit together; TypeError for what is no tensor.
     """
 
     train_images: Tensor
@@ -53,8 +57,20 @@ class Dataset:
     held_out: str = "test"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.classes, Sized):
+            raise TypeError(f"classes must be names, got {self.classes!r}: use tuple('0123456789')")
+        channels = None
         for part in ("train", "test"):
-            _check_part(part, getattr(self, f"{part}_images"), getattr(self, f"{part}_labels"), len(self.classes))
+            images = check_pixels(f"{part}_images", getattr(self, f"{part}_images"), channels)
+            check_labels(f"{part}_labels", getattr(self, f"{part}_labels"), len(images), len(self.classes))
+            channels = images.shape[1]
+        for name, least in (("mean", 0.0), ("std", 1e-6)):
+            values = torch.as_tensor(getattr(self, name), dtype=torch.float).flatten()
+            if len(values) not in (1, channels) or not all(least <= value <= 1 for value in values.tolist()):
+                raise ValueError(
+                    f"{name} must be 1 number or {channels} from {least:g} to 1, as pixels from 0 to 1 have it, "
+                    f"got {getattr(self, name)}: use (0.5,)"
+                )
 
     def to(self, device: torch.device | str) -> "Dataset":
         """The same images on another device."""
@@ -71,7 +87,7 @@ class Dataset:
         members = [order[labels == label] for label in range(classes)]
         most = min(map(len, members)) * classes
         if not 1 <= n <= most:
-            raise ValueError(f"n is {n}: a balanced subset takes 1 to {most} pictures here")
+            raise ValueError(f"n is {n}: use 1 to {most}, as many images as a balanced subset can have here")
         shares = [n // classes + (label < n % classes) for label in range(classes)]
         chosen = torch.cat([m[:share] for m, share in zip(members, shares, strict=True)])  # (n,)
         chosen = chosen.sort().values.to(self.train_labels.device)
@@ -108,18 +124,23 @@ class Dataset:
         """Pixels to floats with mean 0 and standard deviation 1 over the training set.
 
         Shapes: images (B, C, H, W), uint8 or float in [0, 1] -> float (B, C, H, W).
+        Raises: ValueError or TypeError for other images, such as normalised ones.
         """
+        images = check_pixels("images", images, self.train_images.shape[1])
         if not images.is_floating_point():
             images = images.float() / 255
-        mean, std = (torch.tensor(v, device=images.device).view(1, -1, 1, 1) for v in (self.mean, self.std))
+        mean, std = (
+            torch.as_tensor(v, dtype=torch.float, device=images.device).view(1, -1, 1, 1) for v in (self.mean, self.std)
+        )
         return (images - mean) / std  # (B, C, H, W)
 
 
 def load(name: str = "fashion_mnist", root: str | Path | None = None, device: str | None = None) -> Dataset:
     """Load a dataset; "fashion_mnist" is downloaded once, "digits" comes with scikit-learn.
 
-    Looks for torchvision's archives (FashionMNIST/raw/*.gz) in root, in
-    $VITNB_DATA and in the user's cache, then downloads them. The archives are
+    Looks for torchvision's archives in root, in $VITNB_DATA and in the user's
+    cache, as FashionMNIST/raw/*.gz, raw/*.gz or *.gz, packed or unpacked, then
+    downloads them. They are
     checked against their SHA-256 sums at every load and unpacked in memory,
     so a damaged or half-written file is never used. With neither data nor
     network it says so and gives the digits: .name holds which it was.
@@ -183,7 +204,7 @@ def sample_image(size: int = 224) -> Tensor:
     import matplotlib.image
 
     if not isinstance(size, int) or size < 1:
-        raise ValueError(f"size is {size!r}: use a whole number of pixels such as 224")
+        raise ValueError(f"size is {size!r}: use 224, for example, a number of pixels")
     with matplotlib.cbook.get_sample_data("grace_hopper.jpg") as file:
         photo = torch.tensor(matplotlib.image.imread(file, format="jpg")).permute(2, 0, 1)  # (3, H, W)
     side = min(photo.shape[1:])
@@ -278,30 +299,15 @@ def _fashion_mnist(root: str | Path | None) -> Dataset:
     try:
         train_images, train_labels, test_images, test_labels = fashion_mnist(root)
     except ConnectionError as error:
-        print(f"No Fashion-MNIST here and no download ({error}): these are scikit-learn's handwritten digits instead.")
+        print(f"No Fashion-MNIST: {error}. These are scikit-learn's handwritten digits instead.")
         return _digits()
     split = train_images[:, None], train_labels.long(), test_images[:, None], test_labels.long()
     return Dataset(*split, tuple(FashionMNIST.classes), "fashion_mnist", (FASHION_MEAN,), (FASHION_STD,), mirror=True)
 
 
-def _check_part(part: str, images: Tensor, labels: Tensor, classes: int) -> None:
-    if images.ndim != 4 or not (images.dtype == torch.uint8 or images.is_floating_point()):
-        raise ValueError(
-            f"{part}_images have shape {tuple(images.shape)}, {images.dtype}: give (N, C, H, W), uint8 or float"
-        )
-    if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
-        raise ValueError(
-            f"{part}_labels have shape {tuple(labels.shape)}, {labels.dtype}: give ({len(images)},), torch.int64"
-        )
-    low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
-    if not 0 <= low <= high < classes:
-        raise ValueError(f"{part}_labels go from {low} to {high}: {classes} classes are 0 to {classes - 1}")
-
-
 def _check_augment(images: Tensor, shift: int, erase: float) -> None:
-    if images.ndim != 4:
-        raise ValueError(f"images have shape {tuple(images.shape)}: give a batch (B, C, H, W)")
+    tensor("images", images, 4, "(B, C, H, W)")
     if not isinstance(shift, int) or shift < 0:
-        raise ValueError(f"shift is {shift!r}: use a whole number of pixels such as 1, or 0 for none")
+        raise ValueError(f"shift is {shift!r}: use 1, for example, or 0 for none")
     if not 0 <= erase <= 1:
-        raise ValueError(f"erase is {erase!r}: use a share of the pictures from 0 to 1, such as 0.25")
+        raise ValueError(f"erase is {erase!r}: use 0.25, for example, a share of the images from 0 to 1")

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitnb._validate import positive_int
+from vitnb._validate import labels as check_labels
+from vitnb._validate import normalised, positive_int
 
 if TYPE_CHECKING:
     from vitnb.data import Dataset
@@ -74,21 +75,25 @@ def evaluate(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int =
     """Run a model in eval mode over images and compare with their labels.
 
     Shapes: images (N, C, H, W), already normalised: data.normalize(data.test_images); labels (N,).
-    Raises: TypeError for uint8 images; ValueError for none, or another number of labels.
+    Raises: TypeError for uint8 images; ValueError for none, for pixels from 0 to 255, or another number of labels.
     """
-    if not images.is_floating_point():
-        raise TypeError(f"images must be normalised floats, got {images.dtype}: use data.normalize(images)")
+    normalised("images", images)
     if len(images) == 0 or len(images) != len(labels):
-        raise ValueError(f"images and labels must be equally many and at least 1, got {len(images)} and {len(labels)}")
+        raise ValueError(
+            f"images and labels must be equally many and at least 1, got {len(images)} and {len(labels)}: "
+            "use one label for each image, and at least one image"
+        )
     positive_int("batch_size", batch_size)
-    was_training, device = model.training, device_of(model)
+    device, was_training = device_of(model), model.training
     model.eval()
     try:
         batches = images.split(batch_size)
         logits = torch.cat([model(batch.to(device, dtype_of(model))).float() for batch in batches]).cpu()  # (N, K)
     finally:
         model.train(was_training)
-    labels = labels.cpu()
+    if logits.ndim != 2:
+        raise ValueError(f"model must return logits (B, K), got shape {tuple(logits.shape)}: use a model with a head")
+    labels = check_labels("labels", labels, len(images), logits.shape[1]).cpu()
     accuracy = (logits.argmax(1) == labels).float().mean().item()
     return Evaluation(accuracy, F.cross_entropy(logits, labels).item(), logits, labels)
 
@@ -116,7 +121,7 @@ def final_test(model: nn.Module, data: "Dataset") -> Evaluation:
     if not hasattr(data, "held_out"):
         raise TypeError(f"data must be a vitnb.data.Dataset, got {type(data).__name__}: use data.load()")
     if data.held_out != "test":
-        raise ValueError(f"data.held_out is {data.held_out!r}: use the data as load() returned it, before hold_out")
+        raise ValueError(f"data.held_out is {data.held_out!r}: use data.load(), or what hold_out was called on")
     count_look(model)
     if looks(model) > 1:
         warnings.warn(
@@ -150,9 +155,16 @@ def interval(values: Tensor, share: float = 0.95) -> tuple[Tensor, Tensor]:
 
 def device_of(model: nn.Module) -> torch.device:
     """The device on which a model computes: that of its first parameter."""
-    return next(model.parameters()).device
+    return _first(model).device
 
 
 def dtype_of(model: nn.Module) -> torch.dtype:
     """The floats in which a model computes: those of its first parameter."""
-    return next(model.parameters()).dtype
+    return _first(model).dtype
+
+
+def _first(model: nn.Module) -> Tensor:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch module, got {type(model).__name__}: use ViT(ViTConfig())")
+    floats = (parameter for parameter in model.parameters() if parameter.is_floating_point())
+    return next(floats, torch.empty(0))  # a quantised model may have none

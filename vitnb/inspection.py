@@ -139,7 +139,8 @@ def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
     Source: Spearman 1904.
     """
     if a.shape != b.shape or a.ndim != 2:
-        raise ValueError(f"a and b must both have shape (B, N), got {tuple(a.shape)} and {tuple(b.shape)}: use a[None]")
+        use = "a[None] and b[None]" if a.shape == b.shape and a.ndim == 1 else "two of one shape (B, N)"
+        raise ValueError(f"a and b must both have shape (B, N), got {tuple(a.shape)} and {tuple(b.shape)}: use {use}")
     # sign counts how many are smaller less how many are larger: a rank around 0.
     first, second = ((x[:, :, None] - x[:, None, :]).sign().sum(dim=2).double() for x in (a, b))  # (B, N)
     return ((first * second).sum(1) / (first.norm(dim=1) * second.norm(dim=1))).float()
@@ -219,7 +220,9 @@ def ablate(model: ViT, heads: Iterable[tuple[int, int]], means: Tensor | None = 
     """
     layers, h, D = model.config.depth, model.config.num_heads, model.config.embed_dim
     if means is not None and (means.ndim != 3 or (means.shape[0], means.shape[2]) != (layers, D)):
-        raise ValueError(f"means have shape {tuple(means.shape)}, not {(layers, 'T', D)}: use head_means of this model")
+        raise ValueError(
+            f"means have shape {tuple(means.shape)}, not {(layers, 'T', D)}: use head_means(model, images)"
+        )
     changed = deepcopy(model)
     for layer, head in heads:
         if not (0 <= layer < layers and 0 <= head < h):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitnb._validate import Size, divides, float_tensor, pair, positive_int, tensor
+from vitnb._validate import Size, divides, normalised, pair, positive_int, tensor
 
 
 def grid_size(img_size: Size, patch_size: Size) -> tuple[int, int]:
@@ -93,14 +93,12 @@ class _Stem(nn.Module):
         self.in_chans, self.embed_dim = positive_int("in_chans", in_chans), positive_int("embed_dim", embed_dim)
 
     def _check(self, images: Tensor) -> Tensor:
-        float_tensor("images", images, 4, "(B, C, H, W)")
-        expected = (self.in_chans, *self.img_size)
-        if tuple(images.shape[1:]) != expected:
-            raise ValueError(
-                f"images must have (C, H, W) = {expected}, got shape {tuple(images.shape)}: "
-                f"use {(images.shape[0], *expected)}, or build the model for these sizes"
-            )
-        return images
+        expected, weight = (self.in_chans, *self.img_size), getattr(self.proj, "weight", None)
+        dtype = weight.dtype if isinstance(weight, Tensor) else torch.float32
+        if isinstance(images, Tensor) and tuple(images.shape[1:]) == expected:
+            if images.dtype == dtype or torch.is_autocast_enabled(images.device.type):
+                return images
+        return normalised("images", images, expected, dtype)
 
 
 class PatchEmbedding(_Stem):

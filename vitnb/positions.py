@@ -1,6 +1,7 @@
 """Chapter 2: position embeddings, which give tokens a place."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -40,13 +41,32 @@ class SinCosPositions(nn.Module):
 
     def __init__(self, grid_size: Size, embed_dim: int, num_prefix_tokens: int = 0, temperature: float = 10_000.0):
         super().__init__()
-        grid = pair("grid_size", grid_size)
-        table = sincos_table(grid, embed_dim, temperature)  # (1, N, D)
-        table = torch.cat([torch.zeros(1, num_prefix_tokens, table.shape[2]), table], dim=1)  # (1, T, D)
-        self.register_buffer("table", table, persistent=False)
+        self.recipe = pair("grid_size", grid_size), embed_dim, temperature
+        self.num_prefix_tokens = num_prefix_tokens
+        self.register_buffer("table", self._waves(), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.table.is_meta and not x.is_meta:  # the weights came by load_state_dict(assign=True)
+            self.fill(x)
         return x + _matching(self.table, x)
+
+    def fill(self, like: Tensor) -> None:
+        """Compute the table again, which no checkpoint holds."""
+        with torch.device("meta" if like.is_meta else "cpu"):
+            self.table = self._waves().to(like)
+
+    def _waves(self) -> Tensor:
+        table = sincos_table(*self.recipe)  # (1, N, D)
+        return torch.cat([torch.zeros(1, self.num_prefix_tokens, table.shape[2]), table], dim=1)  # (1, T, D)
+
+    def _apply(self, fn: Callable, recurse: bool = True) -> "SinCosPositions":
+        before = self.table
+        super()._apply(fn, recurse)  # to(), half(), or to_empty(), which would lose the numbers
+        if before.is_meta and not self.table.is_meta:
+            self.fill(self.table)
+        elif not self.table.is_meta:
+            self.table = before.to(self.table)
+        return self
 
 
 class NoPositions(nn.Module):

@@ -120,7 +120,7 @@ class Optimizer:
                 group["params"] = [parameter for parameter in group["params"] if id(parameter) not in taken]
             # An update as long as AdamW's, so that one learning rate serves both.
             settings = {"weight_decay": recipe.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
-            others = [torch.optim.Muon(matrices, recipe.lr, **settings)]
+            others = [torch.optim.Muon(matrices, recipe.lr, **settings)] if matrices else []
         fused = next(model.parameters()).device.type in ("cpu", "cuda")  # one pass over all: the same numbers, sooner
         self.parts = [torch.optim.AdamW(groups, recipe.lr, recipe.betas, fused=fused), *others]
 

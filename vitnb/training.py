@@ -70,7 +70,8 @@ def fit(
         if the loss is no number any more; KeyboardInterrupt after Ctrl-C, between two steps, once all is saved.
     """
     _processes.join(device_of(model))
-    run = Training(model, data, recipe or Recipe())
+    recipe = Recipe() if recipe is None else recipe
+    run = Training(model, data, recipe)
     gpus = [run.device] if run.device.type == "cuda" else []
     model.train()
     try:
@@ -117,7 +118,7 @@ class Training:
     """
 
     def __init__(self, model: nn.Module, data: Dataset, recipe: Recipe):
-        _check(data, recipe)
+        _check(model, data, recipe)
         self.model, self.recipe, self.device = model, recipe, device_of(model)
         self.share = _processes.share(recipe.batch_size)  # this process' part of a batch
         self.parallel = _processes.parallel(model, self.device)  # the model itself, if there is one process
@@ -242,18 +243,19 @@ class Training:
             self._history.losses.append(loss)
 
 
-def _check(data: Dataset, recipe: Recipe) -> None:
+def _check(model: nn.Module, data: Dataset, recipe: Recipe) -> None:
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a vitnb.data.Dataset, got {type(data).__name__}: use data.load()")
+    if not isinstance(recipe, Recipe):
+        raise TypeError(f"recipe must be a Recipe, got {type(recipe).__name__}: use Recipe(epochs=20)")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError(f"model {type(model).__name__} has no parameter to train: use model.requires_grad_(True)")
+    data.__post_init__()  # its tensors may have changed since
     n = len(data.train_labels)
     if n < recipe.batch_size:
         raise ValueError(f"batch_size is {recipe.batch_size}, but there are {n} training images: use {n or 1} or fewer")
-    for part, images in (("train", data.train_images), ("test", data.test_images)):
-        if images.is_floating_point() and not images.isfinite().all():
-            first = int((~images.isfinite()).flatten(1).any(1).nonzero()[0])
-            raise ValueError(f"{part}_images[{first}] holds NaN or infinity: leave it out, or use images.nan_to_num()")
 
 
 def _check_logits(logits: Tensor, batch: int, classes: int) -> None:
     if logits.shape != (batch, classes):
-        raise ValueError(f"the model returns shape {tuple(logits.shape)}: logits of ({batch}, {classes}) are needed")
+        raise ValueError(f"model returns shape {tuple(logits.shape)}: use logits of ({batch}, {classes})")

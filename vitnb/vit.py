@@ -1,6 +1,7 @@
 """Chapter 8: the Vision Transformer, assembled."""
 
 import itertools
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from typing import Any
@@ -59,10 +60,10 @@ class ViTConfig:
     stem: str = "patch"  # or "conv": see ConvStem
 
     def __post_init__(self):
-        # Lists come back from JSON: a config is hashable only with tuples.
-        for name in ("img_size", "patch_size"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
+        # Lists come back from JSON: a config is hashable only with tuples. And JSON knows no numbers of NumPy.
+        for name, value in self.to_dict().items():
+            value = tuple(map(_plain, value)) if isinstance(value, list | tuple) else _plain(value)
+            object.__setattr__(self, name, value)
         grid_size(self.img_size, self.patch_size)
         for name in ("in_chans", "embed_dim", "depth", "num_heads"):
             positive_int(name, getattr(self, name))
@@ -110,7 +111,7 @@ class ViT(nn.Module):
     def __init__(self, config: ViTConfig):
         super().__init__()
         if not isinstance(config, ViTConfig):
-            raise TypeError(f"config must be a ViTConfig, got {config!r}: use ViT(ViTConfig(patch_size=4))")
+            raise TypeError(f"config must be a ViTConfig, got {config!r}: use ViTConfig(patch_size=4)")
         c = self.config = config
         self.patch_embed = STEMS[c.stem](c.img_size, c.patch_size, c.in_chans, c.embed_dim)
         self.pool = _pooling(c)
@@ -168,6 +169,10 @@ class ViT(nn.Module):
             self(images)
         return out
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Take the weights of another ViT, also of one that was compiled or ran in parallel."""
+        return super().load_state_dict(unwrapped(state_dict), strict, assign)
+
     def no_weight_decay(self) -> set[str]:
         """Name the parameters that are no weights of a product: positions, cls token, query."""
         return {n for n, _ in self.named_parameters() if n in ("positions.table", "pool.token", "pool.query")}
@@ -196,9 +201,21 @@ def initialise(model: ViT) -> None:
         nn.init.normal_(model.head.weight, std=0.02)
 
 
+def unwrapped(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A state dict without the prefixes of torch.compile and DataParallel."""
+    for prefix in ("_orig_mod.", "module."):
+        if state and all(name.startswith(prefix) for name in state):
+            return unwrapped({name.removeprefix(prefix): value for name, value in state.items()})
+    return state
+
+
 def count_parameters(model: nn.Module) -> int:
     """Count the numbers that training may change."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
 
 
 def _pooling(c: ViTConfig) -> nn.Module:

@@ -3,10 +3,14 @@
 import hashlib
 import http.client
 import json
+import math
 import os
 import re
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +21,8 @@ from torch import Tensor, nn
 
 from vitnb._files import replacing
 from vitnb._validate import switched_on
-from vitnb.vit import ViT, ViTConfig
+from vitnb.positions import SinCosPositions
+from vitnb.vit import ViT, ViTConfig, unwrapped
 
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer as TimmViT
@@ -48,37 +53,48 @@ TIMM = [
     ("norm.", "norm."),
     ("head.", "head."),
 ]
+TORCHVISION_DROPS, TIMM_DROPS = (".dropout", ".mlp.2", ".mlp.4"), ("pos_drop", ".proj_drop", ".drop1", ".drop2")
+USE = "use a plain one such as"
+TORCHVISION_ONE, TIMM_ONE = "torchvision.models.vit_b_16()", "timm.create_model('vit_base_patch16_224')"
 
 
 def from_torchvision(model: "TorchvisionViT") -> ViT:
-    """Copy a torchvision VisionTransformer into a ViT with the same logits.
+    """Copy a torchvision VisionTransformer into a ViT with the same logits, which each call proves.
 
-    Raises: TypeError if model is none; ValueError if it has a convolutional
-        stem or a representation layer, which the paper's final model lacks.
+    num_classes is that of the head that it has: heads may be one nn.Linear, or nn.Identity.
+
+    Raises: TypeError if model is none; ValueError if a ViT computes anything else than model,
+        for example because it has a convolutional stem or another activation.
     """
+    model = _bare(model)
     if not hasattr(model, "conv_proj") or not hasattr(model, "encoder"):
-        raise TypeError(f"model must be a torchvision VisionTransformer, got {type(model).__name__}: use vit_b_16()")
-    if not isinstance(model.conv_proj, nn.Conv2d):
-        raise ValueError("model has a convolutional stem, got conv_stem_configs: use a model built without them")
-    if model.representation_size is not None:
-        raise ValueError(
-            f"model has a representation layer, got representation_size={model.representation_size}: use None"
+        raise TypeError(
+            f"model must be a torchvision VisionTransformer, got {type(model).__name__}: {USE} {TORCHVISION_ONE}"
         )
-    block = model.encoder.layers[0]
-    config = ViTConfig(
-        img_size=model.image_size,
-        patch_size=model.patch_size,
-        in_chans=model.conv_proj.in_channels,
-        num_classes=model.num_classes,
-        embed_dim=model.hidden_dim,
-        depth=len(model.encoder.layers),
-        num_heads=block.num_heads,
-        mlp_ratio=model.mlp_dim / model.hidden_dim,
-        dropout=model.dropout,
-        attn_dropout=model.attention_dropout,
-        norm_eps=model.encoder.ln.eps,
-    )
-    return _filled(ViT(config), _rename(model.state_dict(), [(b, a) for a, b in TORCHVISION]), model.training)
+    if not isinstance(model.conv_proj, nn.Conv2d):
+        raise ValueError(f"model has a convolutional stem, got conv_stem_configs: {USE} {TORCHVISION_ONE}")
+    if hasattr(model.heads, "pre_logits"):
+        raise ValueError(
+            f"model has a representation layer, got representation_size={model.representation_size}: "
+            f"{USE} {TORCHVISION_ONE}"
+        )
+    with _reading(model, TORCHVISION_ONE):
+        block, (K, head) = model.encoder.layers[0], _head(model, "heads")
+        config = ViTConfig(
+            img_size=model.image_size,
+            patch_size=model.patch_size,
+            in_chans=model.conv_proj.in_channels,
+            num_classes=K,
+            embed_dim=model.hidden_dim,
+            depth=len(model.encoder.layers),
+            num_heads=block.self_attention.num_heads,
+            mlp_ratio=block.mlp[0].out_features / model.hidden_dim,
+            dropout=_rate(model, TORCHVISION_DROPS),
+            attn_dropout=_rate(model, (".self_attention",)),
+            norm_eps=block.ln_1.eps,
+        )
+        names = [(b, a) for a, b in TORCHVISION[:-1]] + [(head, "head.")]
+        return _proven(model, config, names, TORCHVISION_DROPS + (".self_attention",), TORCHVISION_ONE)
 
 
 def to_torchvision(model: ViT) -> "TorchvisionViT":
@@ -89,7 +105,8 @@ def to_torchvision(model: ViT) -> "TorchvisionViT":
     """
     from torchvision.models import VisionTransformer
 
-    c, pe = _vit(model).config, model.patch_embed
+    model = _vit(model)
+    c, pe = model.config, model.patch_embed
     wanted = dict(stem="patch", norm="pre", global_pool="cls", in_chans=3, qkv_bias=True)
     _require(c, "torchvision", wanted)
     for name, (height, width) in (("img_size", pe.img_size), ("patch_size", pe.patch_size)):
@@ -111,37 +128,42 @@ def to_torchvision(model: ViT) -> "TorchvisionViT":
 
 
 def from_timm(model: "TimmViT") -> ViT:
-    """Copy a plain timm VisionTransformer into a ViT with the same logits.
+    """Copy a plain timm VisionTransformer into a ViT with the same logits, which each call proves.
 
-    Raises: TypeError if model is none; ValueError if it has parts that the
-        plain model lacks (LayerScale, registers, a norm after pooling, ...).
+    num_classes is that of the head that it has: one nn.Linear, or nn.Identity.
+
+    Raises: TypeError if model is none; ValueError if a ViT computes anything else than model,
+        for example because it has LayerScale, registers or a norm after pooling.
     """
-    if not hasattr(model, "patch_embed") or not hasattr(model, "fc_norm"):
-        raise TypeError(f"model must be a timm VisionTransformer, got {type(model).__name__}: use vit_base_patch16_224")
-    pool = {"token": "cls", "avg": "mean"}.get(model.global_pool)
-    if pool is None or (pool == "mean" and (model.cls_token is not None or list(model.fc_norm.parameters()))):
-        raise ValueError(
-            f"model pools in a way that vitnb does not, got global_pool={model.global_pool!r}: use 'token', "
-            "or 'avg' with class_token=False and fc_norm=False"
+    model = _bare(model)
+    if not hasattr(model, "patch_embed") or not hasattr(model, "blocks"):
+        raise TypeError(f"model must be a timm VisionTransformer, got {type(model).__name__}: {USE} {TIMM_ONE}")
+    with _reading(model, TIMM_ONE):
+        pool = {"token": "cls", "avg": "mean"}.get(model.global_pool)
+        if pool is None or (pool == "mean" and (model.cls_token is not None or list(model.fc_norm.parameters()))):
+            raise ValueError(
+                f"model pools in a way that vitnb does not, got global_pool={model.global_pool!r}: {USE} {TIMM_ONE}, "
+                "or with global_pool='avg', class_token=False and fc_norm=False"
+            )
+        block, embed, (K, head) = model.blocks[0], model.patch_embed, _head(model, "head")
+        config = ViTConfig(
+            img_size=tuple(embed.img_size),
+            patch_size=tuple(embed.patch_size),
+            in_chans=embed.proj.in_channels,
+            num_classes=K,
+            embed_dim=model.embed_dim,
+            depth=len(model.blocks),
+            num_heads=block.attn.num_heads,
+            mlp_ratio=block.mlp.fc1.out_features / model.embed_dim,
+            pos_embed="none" if model.pos_embed is None else "learned",
+            global_pool=pool,
+            dropout=_rate(model, TIMM_DROPS),
+            attn_dropout=_rate(model, (".attn_drop",)),
+            qkv_bias=block.attn.qkv.bias is not None,
+            norm_eps=block.norm1.eps,
         )
-    block, embed = model.blocks[0], model.patch_embed
-    config = ViTConfig(
-        img_size=tuple(embed.img_size),
-        patch_size=tuple(embed.patch_size),
-        in_chans=embed.proj.in_channels,
-        num_classes=model.num_classes,
-        embed_dim=model.embed_dim,
-        depth=len(model.blocks),
-        num_heads=block.attn.num_heads,
-        mlp_ratio=block.mlp.fc1.out_features / model.embed_dim,
-        pos_embed="none" if model.pos_embed is None else "learned",
-        global_pool=pool,
-        dropout=model.pos_drop.p,
-        attn_dropout=block.attn.attn_drop.p,
-        qkv_bias=block.attn.qkv.bias is not None,
-        norm_eps=block.norm1.eps,
-    )
-    return _filled(ViT(config), _rename(model.state_dict(), [(b, a) for a, b in TIMM]), model.training)
+        names = [(b, a) for a, b in TIMM[:-1]] + [(head, "head.")]
+        return _proven(model, config, names, TIMM_DROPS + (".attn_drop",), TIMM_ONE)
 
 
 def to_timm(model: ViT) -> "TimmViT":
@@ -152,10 +174,11 @@ def to_timm(model: ViT) -> "TimmViT":
     """
     from timm.models.vision_transformer import VisionTransformer
 
-    c, pe = _vit(model).config, model.patch_embed
+    model = _vit(model)
+    c, pe = model.config, model.patch_embed
     _require(c, "timm", dict(stem="patch", norm="pre"))
     if c.global_pool == "attn":
-        raise ValueError("global_pool must be 'cls' or 'mean' for timm, got 'attn': timm's attention pool has an MLP")
+        raise ValueError("global_pool must be 'cls' or 'mean' for timm, got 'attn', which has an MLP there: use 'cls'")
     other = VisionTransformer(
         img_size=pe.img_size,
         patch_size=pe.patch_size,
@@ -225,10 +248,11 @@ def _fetched(url: str, path: Path, seconds: float) -> bool:
 def save(model: ViT, path: str | os.PathLike) -> None:
     """Write weights and config to one safetensors file, whole or not at all.
 
-    Raises: TypeError if model is no ViT; OSError if the disk refuses, and
-        then the file that was there before is untouched.
+    Raises: TypeError if model is no ViT; ValueError if it is not what its config says, so that load would
+        give another one; OSError if the disk refuses, and then the file that was there before is untouched.
     """
-    tensors = {name: t.detach().cpu().contiguous() for name, t in _vit(model).state_dict().items()}
+    model = _vit(model)
+    tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
     with replacing(path) as part:  # safetensors' own save_file makes files that nobody else can read
         part.write_bytes(serialize(tensors, {"vitnb.config": json.dumps(model.config.to_dict())}))
 
@@ -243,13 +267,22 @@ def load(path: str | os.PathLike) -> ViT:
         raise FileNotFoundError(f"no weights at {path}: use the path that vitnb.weights.save wrote")
     try:
         with safe_open(path, framework="pt") as file:
-            config = (file.metadata() or {}).get("vitnb.config")
+            written = (file.metadata() or {}).get("vitnb.config")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
         raise ValueError(f"path {path} is no whole safetensors file ({error}): save it again") from error
-    if config is None:
+    if written is None:
         raise ValueError(f"path {path} holds weights without a vitnb config: use a file that vitnb.weights.save wrote")
-    return _filled(ViT(ViTConfig(**json.loads(config))), tensors, training=False)
+    try:
+        config = ViTConfig(**json.loads(written))
+    except (TypeError, ValueError) as error:  # damaged, or of a newer vitnb
+        raise ValueError(
+            f"path {path} holds a config that is none here ({error}): use the vitnb that saved it"
+        ) from error
+    try:
+        return _filled(_empty(config), unwrapped(tensors), training=False)
+    except ValueError as error:
+        raise ValueError(f"path {path} does not hold the weights of its config: {error}") from error
 
 
 def _rename(state: dict[str, Tensor], names: list[tuple[str, str]]) -> dict[str, Tensor]:
@@ -266,15 +299,156 @@ def _rename(state: dict[str, Tensor], names: list[tuple[str, str]]) -> dict[str,
     return renamed
 
 
+def _bare(model: nn.Module) -> nn.Module:
+    """The module within those of torch.compile and DataParallel."""
+    inner = model.__dict__.get("_modules", {}) if isinstance(model, nn.Module) else {}
+    if list(inner) in (["_orig_mod"], ["module"]):
+        return _bare(next(iter(inner.values())))
+    return model
+
+
+@contextmanager
+def _reading(model: nn.Module, plain: str) -> Iterator[None]:
+    """Within: what a model lacks, or has of another kind, is said in one sentence."""
+    try:
+        yield
+    except ValueError:
+        raise
+    except Exception as error:
+        reason = str(error).split("\n")[0]
+        raise ValueError(f"model {type(model).__name__} is not built as a ViT is ({reason}): {USE} {plain}") from error
+
+
+def _head(model: nn.Module, name: str) -> tuple[int, str]:
+    """The number of classes, 0 without a head, and the name of the one layer that has weights."""
+    layers = [(n, m) for n, m in model.named_modules() if f"{n}.".startswith(f"{name}.") and m._parameters]
+    if len(layers) > 1 or not all(isinstance(layer, nn.Linear) for _, layer in layers):
+        raise ValueError(
+            f"model.{name} is {getattr(model, name)}: use one nn.Linear, or nn.Identity()".replace("\n", "")
+        )
+    return (layers[0][1].out_features, f"{layers[0][0]}.") if layers else (0, f"{name}.")
+
+
+def _rate(model: nn.Module, drops: tuple[str, ...]) -> float:
+    """The one rate of all dropout layers whose names end so."""
+    found = {name: getattr(m, "p", None) for name, m in model.named_modules() if name.endswith(drops)}
+    found = {name: model.get_submodule(name).dropout if p is None else p for name, p in found.items()}
+    first = next(iter(found), "")
+    for name, p in found.items():
+        if p != found[first]:
+            raise ValueError(f"model.{name} drops {p} and model.{first} {found[first]}: use one rate for all")
+    return found.get(first, 0.0)
+
+
+def _proven(
+    model: nn.Module, config: ViTConfig, names: list[tuple[str, str]], drops: tuple[str, ...], plain: str
+) -> ViT:
+    """Copy a model's weights into a ViT of this config, once it is shown to compute the same.
+
+    drops are the names of its dropout layers that a ViT has as well: nothing else may be random in training.
+    """
+    with torch.random.fork_rng([]), torch.no_grad(), torch.device("cpu"), torch.autocast("cpu", enabled=False):
+        theirs = _perturbed(model, names)
+        ours = _filled(_empty(config), _renamed(theirs, names), training=False)
+        generator = torch.Generator().manual_seed(1)
+        images = torch.randn(2, config.in_chans, *ours.patch_embed.img_size, generator=generator)
+        expected = _outputs(ours, images)
+        for name, part in theirs.named_modules():
+            if name.endswith(drops):
+                setattr(part, "p" if hasattr(part, "p") else "dropout", 0.0)
+        for n, mode in enumerate(("", " in training")[: 1 + bool(drops)]):  # an image for each
+            found = _outputs(theirs.train(bool(mode)), images[n : n + 1])
+            for what, a, b in zip(("tokens", "logits"), expected, found, strict=True):
+                if not (off := _off(a, b, n)) < 1e-5:
+                    raise ValueError(
+                        f"model {type(model).__name__} does not compute{mode} what a ViT of its sizes does, its {what} "
+                        f"are off by {off:.1e} of their standard deviation{_odd(theirs, ours)}: {USE} {plain}"
+                    )
+    return _filled(_empty(config), _renamed(model, names), model.training)
+
+
+def _empty(config: ViTConfig) -> ViT:
+    """A ViT that waits for its weights, without the time that random ones take."""
+    with torch.device("meta"):
+        return ViT(config)
+
+
+def _outputs(model: nn.Module, images: Tensor) -> tuple[Tensor | None, Tensor]:
+    """The tokens after the last norm, (B, T, D), and the logits (B, K)."""
+    kept: list[Tensor] = []
+    if hasattr(model, "encoder"):
+        hook = model.encoder.register_forward_hook(lambda _part, _given, x: kept.append(x))
+        logits = model(images)
+        hook.remove()
+        return (kept or [None])[0], logits
+    inner = model.forward_features
+    model.forward_features = lambda *given, **named: kept.append(inner(*given, **named)) or kept[-1]
+    logits = model(images)
+    del model.forward_features
+    return (kept or [None])[0], logits
+
+
+def _off(expected: Tensor, found: Tensor, n: int) -> float:
+    """The largest difference for image n, as a share of the standard deviation; infinite for another shape."""
+    if not isinstance(found, Tensor) or found.shape != expected[:1].shape:
+        return math.inf
+    # About 1 with these weights; that of one or two logits may be small by chance.
+    return ((expected[n] - found[0]).abs().max() / expected.std().clamp(min=0.3)).item()
+
+
+def _perturbed(model: nn.Module, names: list[tuple[str, str]]) -> nn.Module:
+    """A copy in float32 with random weights: those of no other size hide a head of zeros, or the eps of a norm.
+
+    What writes to the stream is faint, so that the variance of a token is about as large as eps.
+    """
+    copy, generator = deepcopy(model).cpu().float(), torch.Generator().manual_seed(0)
+    for name, parameter in copy.named_parameters():
+        ours = next(iter(_rename({name: parameter}, names)))
+        noise = torch.randn(parameter.shape, generator=generator)
+        scale = {1: 0.1, 3: 1.0}.get(parameter.ndim) or parameter[0].numel() ** -0.5
+        if re.match(r"patch_embed\.proj|pool\.token|positions|blocks\.\d+\.(attention\.proj|mlp\.fc2)", ours):
+            scale *= 1e-3
+        parameter.copy_(scale * noise + ("norm" in ours and ours.endswith("weight")))
+    return copy
+
+
+def _odd(model: nn.Module, ours: ViT) -> str:
+    """Name a layer that no ViT has, if there is one."""
+    known = {repr(part) for part in ours.modules()} | {"Identity()", "Dropout(p=0.0, inplace=False)"}
+    known |= {text.removeprefix("Patch") for text in known}
+    for name, part in model.named_modules():
+        text = repr(part).removeprefix("NonDynamicallyQuantizable")
+        if not list(part.children()) and text not in known:
+            return f" ({name} is {text})"
+    return ""
+
+
+def _renamed(model: nn.Module, names: list[tuple[str, str]]) -> dict[str, Tensor]:
+    state = _rename(model.state_dict(), names)
+    if "head.weight" in state and "head.bias" not in state:
+        state["head.bias"] = state["head.weight"].new_zeros(len(state["head.weight"]))
+    return state
+
+
 def _filled(model: nn.Module, state: dict[str, Tensor], training: bool) -> nn.Module:
-    wanted = {name: tuple(t.shape) for name, t in model.state_dict().items()}
+    own = model.state_dict()
+    wanted = {name: tuple(t.shape) for name, t in own.items()}
     given = {name: tuple(t.shape) for name, t in state.items()}
-    if wanted != given:
-        odd = sorted(n for n in wanted.keys() | given.keys() if wanted.get(n) != given.get(n))
-        raise ValueError(f"weights do not fit: {odd[0]} is {given.get(odd[0])}, use {wanted.get(odd[0])}")
-    model.load_state_dict(state)
+    for name in sorted(wanted.keys() | given.keys()):
+        if name not in wanted:
+            raise ValueError(f"weights hold {name}, which this ViT does not have: use weights without it")
+        if wanted[name] != given.get(name):
+            raise ValueError(f"weights must hold {name} of shape {wanted[name]}, got {given.get(name)}: use that shape")
+    for name, t in state.items():
+        if t.is_floating_point() != own[name].is_floating_point():
+            raise ValueError(f"weights must hold {name} in floats, got {t.dtype}: use float32")
     dtypes = {t.dtype for t in state.values() if t.is_floating_point()}
-    return (model.to(dtypes.pop()) if len(dtypes) == 1 else model).train(training)
+    dtype = dtypes.pop() if len(dtypes) == 1 else torch.float
+    copied = {name: t.detach().to(dtype if t.is_floating_point() else t.dtype, copy=True) for name, t in state.items()}
+    model.load_state_dict(copied, assign=True)
+    if isinstance(getattr(model, "positions", None), SinCosPositions):
+        model.positions.fill(next(iter(copied.values())))
+    return model.train(training)
 
 
 def _state(model: ViT) -> dict[str, Tensor]:
@@ -286,12 +460,25 @@ def _state(model: ViT) -> dict[str, Tensor]:
 
 
 def _vit(model: ViT) -> ViT:
+    """The model, once it is shown to be what its config says."""
+    model = _bare(model)
     if not isinstance(model, ViT):
         raise TypeError(f"model must be a vitnb.ViT, got {type(model).__name__}: use ViT(ViTConfig())")
+    K = _head(model, "head")[0]
+    if model.config.num_classes != K:
+        raise ValueError(
+            f"model has a head for {K} classes and a config for {model.config.num_classes}: "
+            f"use ViT(dataclasses.replace(model.config, num_classes={K})) and its load_state_dict(model.state_dict())"
+        )
+    every = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    if tied := sorted(set(every) - {name for name, _ in model.named_parameters()}):
+        raise ValueError(f"model.{tied[0]} is another part's weight as well: use copy.deepcopy(part)")
+    with _reading(model, "ViT(model.config)"):
+        _proven(model, model.config, [("", "")], (), "ViT(model.config)")
     return model
 
 
 def _require(config: ViTConfig, library: str, wanted: dict) -> None:
     for name, value in wanted.items():
         if getattr(config, name) != value:
-            raise ValueError(f"{name} must be {value!r} for {library}, got {getattr(config, name)!r}")
+            raise ValueError(f"{name} must be {value!r} for {library}, got {getattr(config, name)!r}: use {value!r}")

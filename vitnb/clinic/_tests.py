@@ -90,7 +90,7 @@ def _gradients(model: ViT) -> tuple[Tensor | None, ...]:
 def cut(model: ViT) -> bool:
     """Its tokens are those of a convolution whose kernel and stride are the patch side, row by row."""
     if isinstance(model.patch_embed, ConvStem):
-        raise ValueError("stem is 'conv', which cuts no patches: use stem='linear'")
+        raise ValueError("stem is 'conv', which cuts no patches: use stem='patch'")
     model, images = _shaken(model), _images(model)
     proj = model.patch_embed.proj
     wanted = F.conv2d(images, proj.weight, proj.bias, model.patch_embed.patch_size).flatten(2).mT  # (B, N, D)
