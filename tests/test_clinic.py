@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from vitnb import MultiHeadAttention, PreNormBlock, ViT, ViTConfig, clinic
+from vitnb._validate import pair
 from vitnb.clinic._build import PLACES
 
 CONFIG = ViTConfig(img_size=(12, 20), patch_size=4, in_chans=2, num_classes=7, embed_dim=24, depth=2, num_heads=3)
@@ -86,6 +87,76 @@ def test_all_but_the_fault_is_as_in_the_right_model(name):
 def test_a_fault_that_no_model_can_have_names_none_of_the_tests():
     for name, fault in clinic.FAULTS.items():
         assert (fault.seen_by is None) == (name not in IN_A_MODEL), name
+
+
+SAME = [name for name, fault in clinic.FAULTS.items() if fault.effect == "same function"]
+FORMS = [CONFIG, ViTConfig(img_size=8, patch_size=2, embed_dim=32, depth=2, num_heads=4)]
+
+
+@torch.no_grad()
+def perturbed(model, dtype):
+    """With gains, biases, positions and tokens away from 1 and 0, where nothing hides."""
+    model, generator = model.to(dtype).eval(), torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter += 0.3 * torch.randn(parameter.shape, generator=generator).to(dtype)
+    return model
+
+
+@torch.no_grad()
+def apart(a, b, dtype):
+    """The largest difference of two models' logits, in standard deviations of the logits."""
+    size = 5, a.config.in_chans, *pair("img_size", a.config.img_size)
+    images = torch.randn(size, dtype=dtype, generator=torch.Generator().manual_seed(1))  # (B, C, H, W)
+    return ((a(images) - b(images)).abs().max() / b(images).std()).item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("config", FORMS)
+@pytest.mark.parametrize("name", SAME)
+def test_what_changes_no_function_can_be_rewritten_both_ways(name, config, dtype):
+    near = 1e-10 if dtype == torch.float64 and name != "unbiased variance" else 5e-6  # that one divides the eps, too
+    right, wrong = perturbed(ViT(config), dtype), perturbed(clinic.build(name, config), dtype)
+    assert apart(clinic.to_wrong(name, right), right, dtype) < near
+    assert apart(clinic.to_right(name, wrong), wrong, dtype) < near
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_and_it_is_the_fault_that_is_rewritten(name):
+    """The two models are of two classes or have other weights, and the same weights give other logits."""
+    wrong, right = perturbed(clinic.build(name, CONFIG), torch.float64), perturbed(ViT(CONFIG), torch.float64)
+    found = right.load_state_dict(wrong.state_dict(), strict=False)
+    assert found.missing_keys or found.unexpected_keys or apart(right, wrong, torch.float64) > 1e-3
+
+
+def test_a_rewriting_leaves_the_model_that_it_was_given():
+    right = perturbed(ViT(CONFIG), torch.float64).train()
+    before = {name: value.clone() for name, value in right.state_dict().items()}
+    for name in SAME:
+        assert clinic.to_wrong(name, right).training
+    assert all(torch.equal(before[name], value) for name, value in right.state_dict().items())
+
+
+def test_each_fault_has_its_effect():
+    """Those that leave a model fewer functions, or none of its own, are not the same: nothing rewrites them."""
+    effects = {name: fault.effect for name, fault in clinic.FAULTS.items()}
+    assert {effects[name] for name in IN_A_MODEL} == {"same function", "other function"}
+    assert {name for name in effects if effects[name] == "other recipe"} == set(
+        name for name, fault in clinic.FAULTS.items() if fault.family == "train"
+    )
+    assert [name for name in effects if effects[name] is None and name in IN_A_MODEL] == []
+    for name in ("forgotten block", "shared block", "frozen embedding", "one per place", "keys mixed", "no parameter"):
+        assert effects[name] == "other function"
+        with pytest.raises(ValueError, match=f"fault must be one of .*'extra linear', .*, got '{name}'"):
+            clinic.to_wrong(name, ViT(CONFIG))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"norm": "post"}, {"global_pool": "mean"}, {"pos_embed": "sincos"}, {"qkv_bias": False}]
+)
+def test_no_form_is_rewritten_in_which_the_function_may_change(changes):
+    (field,), model = changes, ViT(replace(CONFIG, **changes))
+    with pytest.raises(ValueError, match=f"where {field}="):
+        clinic.to_wrong("without bias", model)
 
 
 def test_every_family_has_faults_and_every_symptom_is_one_thing():

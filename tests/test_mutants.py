@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments import _page, mutants
+from experiments import _page, friend, mutants
 from vitnb import ViT, clinic
 from vitnb.data import result
 from vitnb.evaluation import evaluate
@@ -109,3 +109,23 @@ def test_the_result_is_what_its_script_measures():
     _page.learn(model, "split by view", data, recipe)
     again = evaluate(model, data.normalize(data.test_images), data.test_labels).accuracy
     assert abs(again - result("mutants")["result"]["results"]["digits"]["split by view"][0]) < 0.02
+
+
+@pytest.mark.parametrize("name", ["right", "split by view", "merged by reshape", "growing with each image"])
+def test_twenty_seeds_begin_with_the_five(name):
+    """One of the 500 images may fall on the other side where a machine rounds otherwise."""
+    twenty = result("twenty_seeds")["result"] | {"growing with each image": result("friend")["result"]["friend"]}
+    five = result("mutants")["result"]["results"]["digits"][name]
+    assert len(twenty[name]) == 20
+    assert all(abs(a - b) < 0.0021 for a, b in zip(twenty[name], five, strict=False))
+
+
+def test_a_table_that_counts_more_often_is_a_right_model_with_a_larger_table():
+    torch.manual_seed(0)
+    model = friend.build("right", CONFIG, friend.TIMES)
+    plain = ViT(CONFIG)
+    plain.load_state_dict(model.state_dict())
+    images = few(1).normalize(few(1).test_images[:5])
+    assert not torch.allclose(plain(images), model(images), atol=1e-3)
+    plain.positions.table.data *= friend.TIMES
+    assert torch.allclose(plain(images), model(images), atol=1e-5)

@@ -7,6 +7,8 @@ figures, experiments and tests take their wrong versions from here.
     clinic.FAULTS["normalise then add"].symptom
     clinic.build("normalise then add", ViTConfig())  # a model with that fault
     clinic.of(PreNormBlock)                          # {symptom: wrong version}
+    clinic.FAULTS["undivided"].effect                # "same function": other weights make up for it
+    clinic.to_wrong("undivided", model)              # the wrong model, with those weights
     {name: test(model) for name, test in clinic.TESTS.items()}
 
 The ward holds those that people have really met, as sealed models:
@@ -17,12 +19,13 @@ The ward holds those that people have really met, as sealed models:
 """
 
 from vitnb.clinic import attend, cut, place, pool, train, wire
-from vitnb.clinic._build import build
-from vitnb.clinic._fault import FAMILIES, FAULTS, Fault, of
+from vitnb.clinic._build import build, to_right, to_wrong
+from vitnb.clinic._fault import EFFECTS, FAMILIES, FAULTS, Fault, of
 from vitnb.clinic._tests import TESTS
 from vitnb.clinic._ward import PATIENTS, Patient, sealed, ward
 
 __all__ = [
+    "EFFECTS",
     "FAMILIES",
     "FAULTS",
     "PATIENTS",
@@ -36,6 +39,8 @@ __all__ = [
     "place",
     "pool",
     "sealed",
+    "to_right",
+    "to_wrong",
     "train",
     "ward",
     "wire",

@@ -9,8 +9,10 @@ from vitnb._validate import choice
 from vitnb.attention import MultiHeadAttention
 from vitnb.blocks import MLP, PreNormBlock
 from vitnb.clinic._fault import FAULTS
+from vitnb.clinic._rewrite import Rewriting, Way
 from vitnb.clinic.attend import layer
 from vitnb.clinic.cut import embedding
+from vitnb.evaluation import dtype_of
 from vitnb.patches import PatchEmbedding, patchify
 from vitnb.pooling import ClsToken
 from vitnb.positions import LearnedPositions
@@ -33,6 +35,40 @@ def build(name: str, config: ViTConfig) -> ViT:
         right = fault.replaces.__name__
         raise ValueError(f"fault {name!r} is a wrong {right}, and this config has none: use ViTConfig(), for example")
     return model
+
+
+def to_wrong(name: str, right: ViT) -> ViT:
+    """Make the model with this fault that computes what a right one computes: its weights are rewritten.
+
+    Raises: ValueError for a fault that changes the function, or for a model that is not of the book's usual form.
+    """
+    return _rewritten(name, right, build(name, right.config), same(name).to_wrong)
+
+
+def to_right(name: str, wrong: ViT) -> ViT:
+    """Make the right model that computes what one with this fault computes: its weights are rewritten.
+
+    Raises: ValueError for a fault that changes the function, or for a model that is not of the book's usual form.
+    """
+    return _rewritten(name, wrong, ViT(wrong.config), same(name).to_right)
+
+
+def same(name: str) -> Rewriting:
+    """How the weights are rewritten for a fault that changes no function."""
+    return FAULTS[choice("fault", name, [n for n, fault in FAULTS.items() if fault.same])].same
+
+
+def _rewritten(name: str, old: ViT, new: ViT, way: Way) -> ViT:
+    c, usual = old.config, ViTConfig()
+    for field in ("norm", "pos_embed", "global_pool", "stem", "qkv_bias"):
+        if (got := getattr(c, field)) != (wanted := getattr(usual, field)):
+            raise ValueError(
+                f"fault {name!r} is the same function where {field}={wanted!r}, got {got!r}: use {wanted!r}"
+            )
+    weights = dict(old.state_dict())
+    way(weights, c)
+    new.to(dtype_of(old)).load_state_dict(weights)
+    return new.train(old.training)
 
 
 def _as(kind: type) -> Callable[[ViT, type], bool]:

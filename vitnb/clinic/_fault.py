@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from vitnb._validate import choice
+from vitnb.clinic._rewrite import Rewriting
 
+EFFECTS = ("same function", "other recipe", "other function")
 FAMILIES = ("cut", "place", "attend", "wire", "pool", "train")
 Version = TypeVar("Version", bound=Callable)
 
@@ -18,7 +20,8 @@ class Fault:
     symptom goes on after "a layer that ..."; seen_by names the tests of
     clinic.TESTS that fail for a model with this fault, and is measured in
     tests/test_clinic.py; None where no model can have it (an inverse, a
-    schedule, a resize).
+    schedule, a resize). same is for a fault that changes no function: how the
+    weights of a right model are rewritten for the wrong one, and back.
     """
 
     name: str
@@ -27,12 +30,30 @@ class Fault:
     seen_by: frozenset[str] | None
     replaces: Any  # the right function or class
     wrong: Callable
+    same: Rewriting | None = None
+
+    @property
+    def effect(self) -> str | None:
+        """What comes of it, one of EFFECTS; None where neither a model nor its training can have it.
+
+        "same function": the model can learn exactly the functions that the
+        right one can, with other weights; "other recipe": the model is right,
+        and its training (or how it is judged) is not; "other function": it can
+        learn other functions, or fewer.
+        """
+        if self.same:
+            return "same function"
+        if self.family == "train":
+            return "other recipe"
+        return None if self.seen_by is None else "other function"
 
 
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(symptom: str, replaces: Any, seen_by: Iterable[str] | None = ()) -> Callable[[Version], Version]:
+def fault(
+    symptom: str, replaces: Any, seen_by: Iterable[str] | None = (), same: Rewriting | None = None
+) -> Callable[[Version], Version]:
     """Register the decorated function or class as a wrong version of `replaces`; its name in words is the fault's.
 
     Raises: ValueError if the name is taken, or its file is no family.
@@ -44,7 +65,7 @@ def fault(symptom: str, replaces: Any, seen_by: Iterable[str] | None = ()) -> Ca
         if name in FAULTS:
             raise ValueError(f"fault {name!r} is there twice: use another name in {wrong.__module__}")
         seen = None if seen_by is None else frozenset(seen_by)
-        FAULTS[name] = Fault(name, family, symptom, seen, replaces, wrong)
+        FAULTS[name] = Fault(name, family, symptom, seen, replaces, wrong, same)
         return wrong
 
     return register

@@ -9,12 +9,13 @@ from torch.nn import functional as F
 
 from vitnb.attention import MultiHeadAttention
 from vitnb.clinic._fault import fault
+from vitnb.clinic._rewrite import EXCHANGED, scaled
 from vitnb.inspection import rollout
 
 MIX = F.scaled_dot_product_attention  # what the functions are wrong versions of
 
 
-@fault("does not divide the scores", MIX, {"reference"})
+@fault("does not divide the scores", MIX, {"reference"}, scaled(lambda d, h, T: d**-0.5))
 def undivided(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT).softmax(-1) @ v
 
@@ -29,22 +30,34 @@ def softmax_over_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT / q.shape[-1] ** 0.5).softmax(1) @ v
 
 
-@fault("divides the scores by the root of the whole width D, not of one head's", MIX, {"reference"})
+@fault(
+    "divides the scores by the root of the whole width D, not of one head's",
+    MIX,
+    {"reference"},
+    scaled(lambda d, h, T: h**0.5),
+)
 def divided_for_all_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT / (q.shape[1] * q.shape[-1]) ** 0.5).softmax(-1) @ v
 
 
-@fault("divides the scores by the root of the number of tokens", MIX, {"reference"})
+@fault(
+    "divides the scores by the root of the number of tokens", MIX, {"reference"}, scaled(lambda d, h, T: (T / d) ** 0.5)
+)
 def divided_for_the_tokens(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT / q.shape[2] ** 0.5).softmax(-1) @ v
 
 
-@fault("divides the scores by the width of a head itself, not by its root", MIX, {"reference"})
+@fault(
+    "divides the scores by the width of a head itself, not by its root",
+    MIX,
+    {"reference"},
+    scaled(lambda d, h, T: d**0.5),
+)
 def divided_without_root(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT / q.shape[-1]).softmax(-1) @ v
 
 
-@fault("multiplies the scores by the root of the width of a head", MIX, {"reference"})
+@fault("multiplies the scores by the root of the width of a head", MIX, {"reference"}, scaled(lambda d, h, T: 1 / d))
 def multiplied(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT * q.shape[-1] ** 0.5).softmax(-1) @ v
 
@@ -54,7 +67,9 @@ def no_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT / q.shape[-1] ** 0.5) @ v
 
 
-@fault("divides the weights after the softmax", MIX, {"reference"})
+@fault(
+    "divides the weights after the softmax", MIX, {"reference"}, scaled(lambda d, h, T: d**-0.5, lambda d, h, T: d**0.5)
+)
 def divided_after_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT).softmax(-1) @ v / q.shape[-1] ** 0.5
 
@@ -64,7 +79,7 @@ def softmax_twice(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1).softmax(-1) @ v
 
 
-@fault("exchanges queries and keys", MIX, {"reference"})
+@fault("exchanges queries and keys", MIX, {"reference"}, EXCHANGED)
 def queries_and_keys_exchanged(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return MIX(k, q, v)
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitnb.clinic._fault import fault
+from vitnb.clinic._rewrite import filters, patches
 from vitnb.patches import PatchEmbedding, patchify, unpatchify
 
 
@@ -38,22 +39,24 @@ def reshape_alone(images: Tensor, patch_size: int) -> Tensor:
     return images.reshape(patchify(images, patch_size).shape)
 
 
-@fault("counts the patches column by column", patchify, {"cut"})
+@fault("counts the patches column by column", patchify, {"cut"}, patches(lambda n: n.mT))
 def column_by_column(images: Tensor, patch_size: int) -> Tensor:
     return _permuted(images, patch_size, 0, 4, 2, 1, 3, 5)
 
 
-@fault("transposes every patch", patchify, {"cut"})
+@fault("transposes every patch", patchify, {"cut"}, filters(lambda w: w.mT, lambda w: w.mT))
 def transposed_patches(images: Tensor, patch_size: int) -> Tensor:
     return _permuted(images, patch_size, 0, 2, 4, 1, 5, 3)
 
 
-@fault("starts with the last patch, then goes on with the first", patchify, {"cut"})
+@fault(
+    "starts with the last patch, then goes on with the first", patchify, {"cut"}, patches(lambda n: n.flatten().roll(1))
+)
 def last_patch_first(images: Tensor, patch_size: int) -> Tensor:
     return patchify(images, patch_size).roll(1, dims=1)
 
 
-@fault("gives the patches in reverse order", patchify, {"cut"})
+@fault("gives the patches in reverse order", patchify, {"cut"}, patches(lambda n: n.flatten().flip(0)))
 def reverse_order(images: Tensor, patch_size: int) -> Tensor:
     return patchify(images, patch_size).flip(1)
 
@@ -64,12 +67,22 @@ def sides_swapped(images: Tensor, patch_size: int) -> Tensor:
     return patchify(images.reshape(B, C, W, H), patch_size)
 
 
-@fault("is right only for one channel, or for channels that are all alike", patchify, {"cut"})
+@fault(
+    "is right only for one channel, or for channels that are all alike",
+    patchify,
+    {"cut"},
+    filters(lambda w: w.flip(1), lambda w: w.flip(1)),
+)
 def channels_reversed(images: Tensor, patch_size: int) -> Tensor:
     return patchify(images.flip(1), patch_size)
 
 
-@fault("puts the channels last in each vector", patchify, {"cut"})
+@fault(
+    "puts the channels last in each vector",
+    patchify,
+    {"cut"},
+    filters(lambda w: w.permute(0, 2, 3, 1), lambda w: w.reshape(*w[:, 0].shape, -1).permute(0, 3, 1, 2)),
+)
 def channels_last(images: Tensor, patch_size: int) -> Tensor:
     return _permuted(images, patch_size, 0, 2, 4, 3, 5, 1)
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from vitnb.clinic._fault import fault
+from vitnb.clinic._rewrite import NO_TOKEN, TWO_LAYERS
 from vitnb.pooling import ClsToken
 from vitnb.vit import ViT, ViTConfig
 
@@ -54,7 +55,7 @@ class NewForEachImage(NewAtEachCall):
         return _first(torch.randn(len(x), 1, x.shape[2]), x)
 
 
-@fault("keeps its token in a plain tensor, which no optimizer ever sees", ClsToken, {"count"})
+@fault("keeps its token in a plain tensor, which no optimizer ever sees", ClsToken, {"count"}, NO_TOKEN)
 class PlainTensor(ClsToken):
     def __init__(self, embed_dim: int):
         super().__init__(embed_dim)
@@ -139,7 +140,7 @@ class SharedBlock(ViT):
         self.blocks = nn.ModuleList([self.blocks[0]] * config.depth)
 
 
-@fault("keeps its cls token in a plain tensor, which no optimizer ever sees", ViT, {"count"})
+@fault("keeps its cls token in a plain tensor, which no optimizer ever sees", ViT, {"count"}, NO_TOKEN)
 class PlainCls(ViT):
     def __init__(self, config: ViTConfig):
         super().__init__(config)
@@ -164,7 +165,7 @@ class NoLastNorm(ViT):
         self.norm = nn.Identity()
 
 
-@fault("holds a linear layer that the paper does not have", ViT, {"count"})
+@fault("holds a linear layer that the paper does not have", ViT, {"count"}, TWO_LAYERS)
 class ExtraLinear(ViT):
     def __init__(self, config: ViTConfig):
         super().__init__(config)

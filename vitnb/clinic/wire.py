@@ -1,10 +1,12 @@
 """Wrong blocks, norms and MLPs: the arrows of a block drawn elsewhere, a norm over the wrong axes."""
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from vitnb.blocks import MLP, PostNormBlock, PreNormBlock
 from vitnb.clinic._fault import fault
+from vitnb.clinic._rewrite import FIRST_TWICE, SWAPPED, UNBIASED, folded
 
 
 @fault("normalises, then adds", PreNormBlock, {"reference"})
@@ -77,14 +79,14 @@ class NoSecondNorm(PreNormBlock):
         return x + self.mlp(x)
 
 
-@fault("has swapped its two norms (which a gain of 1 hides)", PreNormBlock, {"reference"})
+@fault("has swapped its two norms (which a gain of 1 hides)", PreNormBlock, {"reference"}, SWAPPED)
 class SwappedNorms(PreNormBlock):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm2(x))
         return x + self.mlp(self.norm1(x))
 
 
-@fault("uses its first norm twice (which a gain of 1 hides)", PreNormBlock, {"reference", "count"})
+@fault("uses its first norm twice (which a gain of 1 hides)", PreNormBlock, {"reference", "count"}, FIRST_TWICE)
 class OneNorm(PreNormBlock):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x))
@@ -154,27 +156,32 @@ def over_everything(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor
     return _over(x, gain, bias, eps, 0, 1, 2)
 
 
-@fault("has a variance that divides by D - 1", NORM, {"reference"})
+@fault("has a variance that divides by D - 1", NORM, {"reference"}, UNBIASED)
 def unbiased_variance(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return gain * _centred(x) / (x.var(-1, keepdim=True) + eps).sqrt() + bias
 
 
-@fault("forgets gain and bias", NORM, {"reference", "count"})
+@fault(
+    "forgets gain and bias",
+    NORM,
+    {"reference", "count"},
+    folded(lambda gain, bias: (torch.ones_like(gain), torch.zeros_like(bias))),
+)
 def without_gain_and_bias(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return NORM(x, x.shape[-1:], eps=eps)
 
 
-@fault("forgets the bias", NORM, {"reference", "count"})
+@fault("forgets the bias", NORM, {"reference", "count"}, folded(lambda gain, bias: (gain, torch.zeros_like(bias))))
 def without_bias(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return NORM(x, x.shape[-1:], gain, eps=eps)
 
 
-@fault("forgets the gain", NORM, {"reference", "count"})
+@fault("forgets the gain", NORM, {"reference", "count"}, folded(lambda gain, bias: (torch.ones_like(gain), bias)))
 def without_gain(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return NORM(x, x.shape[-1:], eps=eps) + bias
 
 
-@fault("multiplies its bias by the gain, too", NORM, {"reference"})
+@fault("multiplies its bias by the gain, too", NORM, {"reference"}, folded(lambda gain, bias: (gain, gain * bias)))
 def gain_after_bias(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return gain * (NORM(x, x.shape[-1:], eps=eps) + bias)
 

@@ -1,0 +1,80 @@
+"""Why a friend's wrong model is ahead on the page's digits: positions added more often, or only larger ones.
+
+Chapter 12: the friend's model adds its position table once to the first image
+of a batch, twice to the second, and so on. Here it is beside the right model
+with 16.5 times its table for every image (in a batch of 32 the friend adds it
+as often in the mean), with a table that only begins so large, and, five seeds,
+with one that begins at a standard deviation of 1. The right model's own runs
+are in `twenty_seeds`, those with the large table in `mutants`.
+"""
+
+from dataclasses import asdict, replace
+
+import torch
+from torch import Tensor
+
+from experiments._page import RECIPES, TEST_BATCH, learn
+from experiments.common import plain_products
+from vitnb import ViT, clinic
+from vitnb.data import Dataset
+from vitnb.evaluation import evaluate
+from vitnb.figures._train_data import CONFIGS, dataset
+from vitnb.positions import LearnedPositions
+from vitnb.vit import ViTConfig
+
+DATA, FRIEND = "digits", "growing with each image"
+TIMES = sum(range(1, TEST_BATCH + 1)) / TEST_BATCH  # 16.5
+ARMS = {  # the model's fault, its standard deviation of the table, how often the table counts, seeds
+    "friend": (FRIEND, 0.02, 1.0, 20),
+    "table times 16.5": ("right", 0.02, TIMES, 20),
+    "table begins 16.5 times as large": ("right", 0.02 * TIMES, 1.0, 20),
+    "friend, std 1": (FRIEND, 1.0, 1.0, 5),
+}
+SEEDS = list(range(20))
+CONFIG = {
+    "device": "cpu",
+    "judged_on": "test",  # it shows a mechanism, and chooses nothing
+    "data": "vitnb.figures._train_data.dataset",
+    "model": CONFIGS[DATA].to_dict(),
+    "recipe": asdict(RECIPES[DATA]),
+    "test_batch": TEST_BATCH,
+    "arms": ARMS,
+}
+
+
+class Scaled(LearnedPositions):
+    """Adds its table so many times, to every image alike."""
+
+    times = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.times * self.table
+
+
+def build(name: str, config: ViTConfig, times: float) -> ViT:
+    model = clinic.build(name, config) if name != "right" else ViT(config)
+    if times != 1.0:
+        model.positions.__class__ = Scaled
+        model.positions.times = times
+    return model
+
+
+def one(data: Dataset, arm: str, seed: int) -> float:
+    """The test accuracy of one arm's model after the last step."""
+    name, std, times, _ = ARMS[arm]
+    torch.manual_seed(seed)
+    model = build(name, replace(CONFIGS[DATA], pos_std=std), times)
+    learn(model, name, data, replace(RECIPES[DATA], seed=seed))
+    torch.manual_seed(seed)
+    found = evaluate(model, data.normalize(data.test_images), data.test_labels, TEST_BATCH)
+    return round(found.accuracy, 4)
+
+
+def run() -> dict:
+    torch.set_num_threads(1)
+    data, found = dataset(DATA), {}
+    for arm, (*_, seeds) in ARMS.items():
+        with plain_products():
+            found[arm] = [one(data, arm, seed) for seed in SEEDS[:seeds]]
+        print(arm, found[arm], flush=True)
+    return found
