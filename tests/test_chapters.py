@@ -172,3 +172,13 @@ def test_what_chapter_5_builds_is_what_the_book_uses(kind, options):
 
 def test_the_legend_says_what_new_means():
     assert "`# new`" in (ROOT / "book" / "legend.md").read_text()
+
+
+def test_the_optimizer_that_chapter_9_builds_fits_the_loop_that_it_builds():
+    torch.manual_seed(0)
+    known = {"torch": torch, "F": torch.nn.functional, "images": torch.randn(12, 5), "labels": torch.arange(12) % 3}
+    for name in ("AdamW", "overfit"):
+        exec(definitions("09-training")[name][1], known)
+    model = torch.nn.Linear(5, 3)
+    losses = known["overfit"](model, known["AdamW"](model.parameters(), lr=0.1), steps=40)
+    assert losses[-1] < 0.7 * losses[0]

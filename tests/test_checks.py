@@ -255,7 +255,7 @@ def test_an_error_shows_the_readers_line():
 
 @pytest.fixture
 def few_faults(monkeypatch):
-    """9.5 tries a model for each fault, which takes seconds: where the settings are in question, a few will do."""
+    """12.5 tries a model for each fault, which takes seconds: where the settings are in question, a few will do."""
     monkeypatch.setattr(chapter_12, "IN_A_MODEL", clinic.PATIENTS[::9])
 
 

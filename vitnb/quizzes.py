@@ -22,8 +22,8 @@ QUIZZES = {
                     "may be something that you can have without the bug, as in “Why is the wrong model ahead?”."
                 ),
                 "I train with more seeds until the difference goes away.": (
-                    "It may well be real. “More than a hundred bugs, measured” has several wrong models that are ahead "
-                    "by more than chance explains, and more seeds would only make that more certain."
+                    "It may well be real. Split heads are ahead with five seeds and with twenty, see “Three races”: "
+                    "more seeds only make the interval of such a lead narrower."
                 ),
             },
             right="I keep the change if a test of the property that the bug broke passes now and failed before.",
@@ -605,8 +605,8 @@ QUIZZES = {
                     "the error of the differences themselves."
                 ),
                 "Yes in this setting: the differences agree far better than the accuracies do.": (
-                    "Their standard error is about a tenth of the mean difference. It speaks for this "
-                    "model, this data and this length of training."
+                    "The 95 % interval of their mean, 0.2 to 0.4, lies above 0. It speaks for this model, this data "
+                    "and this length of training."
                 ),
                 "Yes, and it will be better for every model and data set.": (
                     "The paired error says how well five seeds agree in one setting. It says nothing about another "
@@ -626,8 +626,8 @@ QUIZZES = {
                     "seeds give the difference a confidence interval, which shows whether it may be 0."
                 ),
                 "A, by 0.3 points.": (
-                    "With one seed nobody knows how far seeds lie apart. In “One change at a time” the same recipe "
-                    "varies by more than that between seeds. And the best epoch was chosen on the test set."
+                    "With one seed nobody knows how far seeds lie apart. In “One change at a time” five runs of the "
+                    "same recipe lie further apart than that. And the best epoch was chosen on the test set."
                 ),
                 "A, since both were treated alike: each was given its best epoch.": (
                     "Being equally wrong is not being right. Whoever picks the epoch by its test accuracy has used "
@@ -647,8 +647,8 @@ QUIZZES = {
                     "epochs, and it becomes a good model."
                 ),
                 "A small model is better than a large one.": (
-                    "In the same time, a small one gets through many more images, and that is what a minute rewards. "
-                    "What it is worth in a longer training, the ladder cannot show."
+                    "In the same time, a small one gets through many more images. What it is worth in a longer "
+                    "training, the ladder cannot show."
                 ),
             },
             right="In one minute ours is better. What more time brings has to be measured.",
@@ -801,9 +801,9 @@ QUIZZES = {
                     "They show more detail, but a step costs more, so the model saw about a seventh as many images. "
                     "See “Optional: smaller patches or larger images?”."
                 ),
-                "With so little time, seeing more images is worth more than finer patches.": (
-                    "Four patches make a cheap step, and 140,000 images stand against 21,000. With more time the order "
-                    "may change."
+                "In half a minute the cheaper model is ahead. What more time brings has to be measured.": (
+                    "Four patches make a cheap step, and 140,000 images stand against 21,000, 46,912 different ones "
+                    "against 20,800. With more time the order may change."
                 ),
                 "Patches of 14 are the better choice for this data.": (
                     "This was a race of half a minute. The full run of chapter 9, with patches of 7, goes beyond "
@@ -811,7 +811,7 @@ QUIZZES = {
                     "smaller patches or larger images?”."
                 ),
             },
-            right="With so little time, seeing more images is worth more than finer patches.",
+            right="In half a minute the cheaper model is ahead. What more time brings has to be measured.",
         ),
         Question(
             "A batch of 12 images is split over two processes, 8 and 4, and their gradients are averaged. What comes "
