@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from vitnb import patchify, unpatchify
 from vitnb.checks.chapter_01 import paired
+from vitnb.evaluation import interval
 
 # 1.1 ------------------------------------------------------------------------------------------------------
 
@@ -130,18 +131,22 @@ wrong("1.3", "a torch tensor is wanted")(lambda images, conv: pads(images, conv)
 
 # 1.4 ------------------------------------------------------------------------------------------------------
 
-CLEAR = {4: [0.70, 0.72, 0.71], 7: [0.76, 0.79, 0.765], 14: [0.74, 0.755, 0.75]}
+CLEAR = {4: [0.70, 0.72, 0.71], 7: [0.76, 0.79, 0.773], 14: [0.74, 0.764, 0.75]}
+TWO_ERRORS = {4: [0.70, 0.72, 0.71], 7: [0.76, 0.79, 0.765], 14: [0.74, 0.755, 0.75]}  # ahead by 3.9 of them
 OPEN = {2: [0.70, 0.72, 0.71, 0.7], 7: [0.76, 0.79, 0.765, 0.75], 14: [0.77, 0.755, 0.75, 0.785]}
 
 
 def reporting(runs, /, **changes):
     best, ahead, error = paired(runs)
-    said = {"runs": runs, "winner": best if ahead > 2 * error else None, "ahead": ahead, "error": error}
+    second = sorted(runs, key=lambda side: -mean(runs[side]))[1]
+    _, reach = interval(torch.tensor(runs[best]).double() - torch.tensor(runs[second]).double())
+    said = {"runs": runs, "winner": best if ahead > reach else None, "ahead": ahead, "error": error}
     return lambda: said | changes
 
 
 right("1.4")(reporting(CLEAR))
 right("1.4")(reporting(OPEN))
+right("1.4")(reporting(TWO_ERRORS, winner=None))
 right("1.4")(reporting(CLEAR, error=round(paired(CLEAR)[2], 4)))
 right("1.4")(reporting(CLEAR, runs={p: [torch.tensor(a) for a in runs] for p, runs in CLEAR.items()}))
 wrong("1.4", "a dictionary with runs, winner, ahead, error is wanted")(lambda: CLEAR)
@@ -165,7 +170,8 @@ wrong("1.4", "You give a standard error of 0.3")(reporting(CLEAR, error=0.3))
 wrong("1.4", "Your winner is 5: one of your patch sides is wanted, or None")(reporting(CLEAR, winner=5))
 wrong("1.4", "side 7 has the higher mean")(reporting(CLEAR, winner=14))
 wrong("1.4", "these runs leave the winner open")(reporting(OPEN, winner=7))
-wrong("1.4", "more than two standard errors, which is a winner")(reporting(CLEAR, winner=None))
+wrong("1.4", "it contains 0, so these runs leave the winner open")(reporting(TWO_ERRORS, winner=7))
+wrong("1.4", "it does not contain 0, so there is a winner")(reporting(CLEAR, winner=None))
 
 
 def test_a_report_with_gaps_is_not_done_yet():
@@ -175,7 +181,7 @@ def test_a_report_with_gaps_is_not_done_yet():
 
 def test_the_verdict_on_an_experiment_is_about_the_readers_own_runs():
     assert (
-        "in your runs side 7 wins, 2.3 points ahead, with a standard error of 0.6 over 3 seeds"
+        "in your runs side 7 wins, 2.3 points ahead, 95 % interval [1.6, 3.0] over 3 seeds"
         in (verdict("1.4", reporting(CLEAR))[1])
     )
     assert "leads and the winner is open" in verdict("1.4", reporting(OPEN))[1]

@@ -153,14 +153,12 @@ def finding(clothes, digits, said):
     return lambda: (clothes, digits, said)
 
 
-wrong("2.4", "more than two standard errors: you may say more")(
-    finding([0.05, 0.06, 0.07], [0.2, 0.21, 0.22], "not shown")
-)
-wrong("2.4", "less than two standard errors: chance alone")(finding([0.05, 0.09, 0.13], [0.06, 0.1, 0.16], "digits"))
+wrong("2.4", "does not contain 0: you may say more")(finding([0.05, 0.06, 0.07], [0.2, 0.21, 0.22], "not shown"))
+wrong("2.4", "The interval contains 0: chance alone")(finding([0.05, 0.09, 0.13], [0.06, 0.1, 0.16], "digits"))
 wrong("2.4", "You name the data set that gains less")(finding([0.05, 0.06, 0.07], [0.2, 0.21, 0.22], "clothes"))
 wrong("2.4", "one of 'clothes', 'digits', 'not shown' is wanted")(finding([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], "both"))
-wrong("2.4", "2 gains on clothes: a standard error needs three seeds")(finding([0.1, 0.2], [0.1, 0.2, 0.3], "digits"))
-wrong("2.4", "1 gain on digits: a standard error")(finding([0.1, 0.2, 0.3], [0.2], "digits"))
+wrong("2.4", "2 gains on clothes: an interval needs three seeds")(finding([0.1, 0.2], [0.1, 0.2, 0.3], "digits"))
+wrong("2.4", "1 gain on digits: an interval")(finding([0.1, 0.2, 0.3], [0.2], "digits"))
 wrong("2.4", "A gain of 5.1 on clothes: accuracies lie between 0 and 1")(
     finding([4, 5.1, 3], [0.1, 0.2, 0.3], "digits")
 )
@@ -171,12 +169,15 @@ wrong("2.4", "a number is wanted")(finding(["a", "b", "c"], [0.1, 0.2, 0.3], "di
 wrong("2.4", "the triple (clothes, digits, verdict) is wanted")(lambda: "digits")
 
 
-def test_the_rule_of_two_standard_errors():
-    """Gains of mean 0 and 3, variance 1, with four seeds each: the standard error is sqrt(1/4 + 1/4) points."""
+def test_a_difference_is_shown_if_its_interval_does_not_contain_0():
+    """Gains of mean 0 and 3, variance 1, four seeds each: the error is sqrt(1/2), Student's factor for 6 is 2.447."""
     clothes = torch.tensor([-1.0, 1, -1, 1]) * 3**0.5 / 2 / 100
-    said, gap, error = _verdict(clothes, clothes + 0.03)
-    assert said == "digits" and math.isclose(gap, 3, rel_tol=1e-5) and math.isclose(error, 0.5**0.5, rel_tol=1e-5)
-    assert _verdict(clothes, clothes + 0.0141)[0] == "not shown" and _verdict(clothes, clothes + 0.0142)[0] == "digits"
+    said, low, high = _verdict(clothes, clothes + 0.03)
+    reach = 2.4469 * 0.5**0.5
+    assert (
+        said == "digits" and math.isclose(low, 3 - reach, rel_tol=1e-4) and math.isclose(high, 3 + reach, rel_tol=1e-4)
+    )
+    assert _verdict(clothes, clothes + 0.0173)[0] == "not shown" and _verdict(clothes, clothes + 0.0174)[0] == "digits"
     assert _verdict(clothes + 0.03, clothes)[0] == "clothes"
 
 

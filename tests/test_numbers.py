@@ -19,7 +19,6 @@ CLAIM = re.compile(r"(?<![\w.])(\d[\d,]*\.\d+|\d[\d,]*(?=[\s\u00a0]?%))(?![\w]|\
 LABEL = re.compile(r"(?:exercise|section|figure|table|chapter|equation|check) *$", re.IGNORECASE)
 NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?")
 MAY = {
-    ("02-positions", "2.8"): "two-sided t test, 4 degrees of freedom, 5 %: a number of statistics' tables",
     ("07-cls-token", "29"): "5/17, which stands beside it",
     ("14-beyond", "81.8"): "DeiT, table of its authors, cited there",
     ("14-beyond", "83.4"): "DeiT, table of its authors, cited there",

@@ -6,12 +6,14 @@ from numbers import Integral
 from statistics import mean, stdev
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitnb.checks.engine import NotDone, Raised, Wrong, call, described, exercise, fresh, number
 from vitnb.checks.kinds import compute
 from vitnb.clinic import cut
+from vitnb.evaluation import interval
 from vitnb.patches import patchify, unpatchify
 
 COUNTS: dict[str, Callable[[int, int, int], int]] = {
@@ -207,6 +209,12 @@ def paired(runs: dict[int, list[float]]) -> tuple[int, float, float]:
     return best, mean(differences), stdev(differences) / len(differences) ** 0.5
 
 
+def _reach(runs: dict[int, list[float]], best: int) -> float:
+    """Half the width of the 95 % interval of the lead of the best side over the second."""
+    second = sorted(runs, key=lambda side: -mean(runs[side]))[1]
+    return interval(torch.tensor(runs[best]).double() - torch.tensor(runs[second]).double())[1].item()
+
+
 def _runs(value: Any) -> dict[int, list[float]]:
     """The runs of a report, or raise Wrong for what no experiment of this kind gives."""
     wanted = "a dictionary {patch side: accuracies, one a seed} is wanted"
@@ -244,8 +252,9 @@ def _like(a: float, b: float) -> bool:
     "report()",
     "Sort the sides by their mean accuracy. The two best are compared seed by seed: first the differences, then their "
     "mean and their standard deviation (divide by n - 1).",
-    "The standard error of a mean of n differences is their standard deviation divided by the square root of n. If "
-    "you cannot tell the first from the second, what is an honest winner?",
+    "The standard error of a mean of n differences is their standard deviation divided by the square root of n. "
+    "`interval(differences)` gives the mean and half the width of its 95 % interval. If that interval contains 0, what "
+    "is an honest winner?",
 )
 def _report(answer: Callable) -> str:
     result = call(answer)
@@ -259,17 +268,19 @@ def _report(answer: Callable) -> str:
     n = len(runs[best])
     _check_ahead(number(result["ahead"]), runs, ahead)
     _check_error(number(result["error"]), runs, ahead, error)
-    decided = ahead > 2 * error
+    reach = _reach(runs, best)
+    decided = ahead > reach
     winner = result["winner"]
     if winner is not None and winner not in runs:
         raise Wrong(f"Your winner is {described(winner)}: one of your patch sides is wanted, or None.")
     if winner is not None and winner != best:
         raise Wrong(f"Your winner is side {winner}, but side {best} has the higher mean accuracy.")
-    numbers = f"{100 * ahead:.1f} points ahead, with a standard error of {100 * error:.1f} over {n} seeds"
+    low, high = 100 * (ahead - reach), 100 * (ahead + reach)
+    numbers = f"{100 * ahead:.1f} points ahead, 95 % interval [{low:.1f}, {high:.1f}] over {n} seeds"
     if winner is not None and not decided:
-        raise Wrong(f"Side {best} is {numbers}: less than two standard errors, so these runs leave the winner open.")
+        raise Wrong(f"Side {best} is {numbers}: it contains 0, so these runs leave the winner open.")
     if winner is None and decided:
-        raise Wrong(f"Side {best} is {numbers}: more than two standard errors, which is a winner.")
+        raise Wrong(f"Side {best} is {numbers}: it does not contain 0, so there is a winner.")
     verdict = f"side {best} wins" if decided else f"side {best} leads and the winner is open"
     return f"in your runs {verdict}, {numbers}. It holds for your budget; another one may turn it around."
 

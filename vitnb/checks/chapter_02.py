@@ -185,11 +185,16 @@ VERDICTS = ("clothes", "digits", "not shown")
 
 
 def _verdict(clothes: Tensor, digits: Tensor) -> tuple[str, float, float]:
-    """Which data set gains more, how much more, and the standard error of that, in points."""
-    gap = 100 * (digits.mean() - clothes.mean())
-    error = 100 * (clothes.var() / len(clothes) + digits.var() / len(digits)).sqrt()
-    said = "not shown" if gap.abs() <= 2 * error else "digits" if gap > 0 else "clothes"
-    return said, gap.item(), error.item()
+    """Which data set gains more, and the 95 % interval of how much more, in points.
+
+    Source: Welch 1947: the runs on two data sets are not paired, and may scatter differently.
+    """
+    from scipy import stats  # scikit-learn brings it
+
+    found = stats.ttest_ind(100 * digits.numpy(), 100 * clothes.numpy(), equal_var=False)
+    low, high = found.confidence_interval(0.95)
+    said = "digits" if low > 0 else "clothes" if high < 0 else "not shown"
+    return said, float(low), float(high)
 
 
 def _gains(values: object, name: str) -> Tensor:
@@ -201,7 +206,7 @@ def _gains(values: object, name: str) -> Tensor:
     gains = torch.tensor([number(value) for value in values], dtype=torch.float64)
     if len(gains) < 3:
         raise Wrong(
-            f"{len(gains)} gain{'s' * (len(gains) != 1)} on {name}: a standard error needs three seeds or more."
+            f"{len(gains)} gain{'s' * (len(gains) != 1)} on {name}: an interval needs three seeds or more here."
         )
     if gains.abs().max() > 1:
         raise Wrong(
@@ -223,8 +228,8 @@ def _gains(values: object, name: str) -> Tensor:
     "finding()",
     'Two trainings for each seed: `accuracy(few, seed, pos_std=1.0)` and `accuracy(few, seed, pos_embed="none")`. '
     "Their difference is one gain. Train outside `finding`, keep the lists, and let `finding` return them.",
-    "Turn both lists into tensors c and d. The standard error of the difference is (c.var() / len(c) + d.var() / "
-    'len(d)).sqrt(). A difference of at most two of these is "not shown".',
+    "`scipy.stats.ttest_ind(d, c, equal_var=False).confidence_interval()` has the two ends of the 95 % interval of the "
+    'difference. If it contains 0, the verdict is "not shown".',
     {},
 )
 def _finding(answer: Callable) -> str:
@@ -232,12 +237,14 @@ def _finding(answer: Callable) -> str:
     gains = _gains(clothes, "clothes"), _gains(digits, "digits")
     if said not in VERDICTS:
         raise Wrong(f"Your verdict is {described(said)}: one of {', '.join(map(repr, VERDICTS))} is wanted.")
-    follows, gap, error = _verdict(*gains)
-    numbers = f"the gain on digits minus that on clothes is {gap:+.1f} points, with a standard error of {error:.1f}"
+    follows, low, high = _verdict(*gains)
+    gap = 100 * (gains[1].mean() - gains[0].mean())
+    interval = f"95 % interval [{low:+.1f}, {high:+.1f}]"
+    numbers = f"the gain on digits minus that on clothes is {gap:+.1f} points, {interval}"
     if said == follows:
         return f"{numbers}, so your verdict {said!r} follows from your runs. Would it survive another setting?"
     if follows == "not shown":
-        raise Wrong(f"In your runs {numbers}. That is less than two standard errors: chance alone may explain it.")
+        raise Wrong(f"In your runs {numbers}. The interval contains 0: chance alone may explain it.")
     if said == "not shown":
-        raise Wrong(f"In your runs {numbers}. That is more than two standard errors: you may say more than {said!r}.")
+        raise Wrong(f"In your runs {numbers}. The interval does not contain 0: you may say more than {said!r}.")
     raise Wrong(f"In your runs {numbers}. You name the data set that gains less.")
