@@ -2,7 +2,7 @@
 
 Chapters 00, 04 and 12: the experiment `mutants` has five seeds of every bug, and
 five seeds of the right model are a draw of their own. Here are twenty of the
-right one, whose first five are those of `mutants`, and of the two bugs whose
+right one, whose first five are those of `mutants` but for rounding, and of the two bugs whose
 accuracy is above it.
 """
 
