@@ -140,6 +140,7 @@ ROWS = [
     ("clinic.build(CLS, config)", "config", "ViTConfig(global_pool='mean')"),
     ("_fault.fault('', ViT)(wrong)", "wrong", "clinic.FAULTS[CLS].wrong", "renamed(wrong)"),
     ("clinic.TESTS['cut'](small(img_size=16, stem=stem))", "stem", "'conv'"),
+    ("clinic.to_wrong('undivided', small(norm=norm))", "norm", "'post'"),
     ("_ward.numbers_of(who)", "who", "[]", "[7, 12]"),
     ("_ward.numbers_of(who)", "who", "''", "'Ada'"),
     ("_ward.numbers_of(who)", "who", "[True]", "[7]"),
