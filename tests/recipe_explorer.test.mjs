@@ -28,9 +28,9 @@ test("mean and standard deviation of a sample", () => {
 });
 
 test("a difference is taken seed by seed", () => {
-  const { gap, error, chance } = paired([0.8, 0.7, 0.9], [0.81, 0.72, 0.93]);
+  const { gap, reach, chance } = paired([0.8, 0.7, 0.9], [0.81, 0.72, 0.93]);
   close(gap, 0.02);
-  close(error, 0.01 / Math.sqrt(3)); // although the accuracies themselves vary by 0.1
+  close(reach, (4.3027 * 0.01) / Math.sqrt(3)); // although the accuracies themselves vary by 0.1
   assert.equal(chance, true); // 3.5 standard errors: with three seeds that happens
   assert.equal(paired([0.8, 0.7, 0.9], [0.819, 0.72, 0.921]).chance, false);
   assert.equal(paired([0.8, 0.7, 0.9], [0.9, 0.6, 0.91]).chance, true);
@@ -38,16 +38,16 @@ test("a difference is taken seed by seed", () => {
 });
 
 test("what a difference says", () => {
-  const words = judge({ gap: -0.0123, error: 0.004, chance: false });
+  const words = judge({ gap: -0.0123, reach: 0.004, chance: false });
   assert.equal(
     words,
-    "1.23 points less than the recipe (standard error 0.40), more than chance gives 1 time in 20.",
+    "1.23 points less than the recipe (95 % interval ± 0.40), more than chance gives 1 time in 20.",
   );
   assert.match(
-    judge({ gap: 0.001, error: 0.004, chance: true }),
+    judge({ gap: 0.001, reach: 0.004, chance: true }),
     /0\.10 points more .* may be chance\.$/,
   );
-  assert.match(judge({ gap: 0, error: 0, chance: true }), /^neither more nor less than/);
+  assert.match(judge({ gap: 0, reach: 0, chance: true }), /^neither more nor less than/);
 });
 
 test("a mean of steps lies in their middle, also that of a shorter last stretch", () => {

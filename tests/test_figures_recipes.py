@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from scipy import stats
 
 from vitnb import data
+from vitnb.evaluation import interval
 from vitnb.figures import RecipeExplorer
 
 PAGE = "book/10-recipes.html"
@@ -104,23 +105,28 @@ def test_bad_input_is_refused_with_words(call, error, words):
 # ---- the page
 
 
+def reach(values):
+    """Half the width of the 95 % interval, as the book's own function computes it."""
+    return interval(values)[1].item()
+
+
 def assert_numbers(figure, stored, arm, view):
     """What the figure says of a change is what numpy says."""
     base, other = finals(stored, "the recipe"), finals(stored, arm)
     gaps = 100 * (other - base)
-    error = gaps.std(ddof=1) / math.sqrt(len(gaps))
     says = figure.get_by_role("status")
     side = "less" if gaps.mean() < 0 else "more"
     reached = f"{100 * other.mean():.2f}\u00a0%"
     expect(says).to_contain_text(f"{arm}: {reached} of all validation images classified correctly")
-    expect(says).to_contain_text(f"{abs(gaps.mean()):.2f} points {side} than the recipe (standard error {error:.2f})")
+    told = f"{abs(gaps.mean()):.2f} points {side} than the recipe (95 % interval ± {reach(gaps):.2f})"
+    expect(says).to_contain_text(told)
     chance = stats.ttest_1samp(gaps, 0).pvalue > 0.05
     expect(says).to_contain_text("which may be chance" if chance else "more than chance gives 1 time in 20")
     facts = figure.locator("dl").inner_text()
     assert f"n = {len(base)} seeds" in figure.inner_text()
     for values in (base, other):
-        assert f"{100 * values.mean():.2f}\u00a0% ± {100 * values.std(ddof=1):.2f}" in facts
-    assert f"{gaps.mean():+.2f} points ± {error:.2f}".replace("-", "−") in facts
+        assert f"{100 * values.mean():.2f}\u00a0% ± {reach(100 * values):.2f}" in facts
+    assert f"{gaps.mean():+.2f} points ± {reach(gaps):.2f}".replace("-", "−") in facts
     label = figure.get_by_role("img").get_attribute("aria-label")
     for name in ("the recipe", arm):
         ends = np.array([run[CURVES[view]][-1] for run in stored["result"]["runs"][name]]) * (100 if view else 1)

@@ -27,14 +27,18 @@ export function deviation(values) {
 }
 
 // So many standard errors chance alone passes 1 time in 20, with 2, 3, 4 ... seeds: Student's t, both sides.
-const STUDENT = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26];
+const STUDENT = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.306, 2.2622];
 
-/** The second list minus the first, seed by seed: the mean, its standard error, and whether that may be chance. */
+/** Half the width of the 95 % confidence interval of the mean. */
+export function reachOf(values) {
+  return ((STUDENT[values.length - 2] ?? 2.2) * deviation(values)) / Math.sqrt(values.length);
+}
+
+/** The second list minus the first, seed by seed: the mean, its interval's reach, and whether it contains 0. */
 export function paired(first, second) {
   const gaps = second.map((value, i) => value - first[i]);
-  const [gap, error] = [meanOf(gaps), deviation(gaps) / Math.sqrt(gaps.length)];
-  const most = STUDENT[gaps.length - 2] ?? 2.2;
-  return { gap, error, chance: Math.abs(gap) <= most * error };
+  const [gap, reach] = [meanOf(gaps), reachOf(gaps)];
+  return { gap, reach, chance: Math.abs(gap) <= reach };
 }
 
 /** Where each of so many means of equal stretches lies: the middle of its steps. */
@@ -47,11 +51,11 @@ export function middles(steps, points) {
 }
 
 /** What a paired difference of accuracies says, in points. */
-export function judge({ gap, error, chance }) {
+export function judge({ gap, reach, chance }) {
   const much = `${hundredths(Math.abs(gap), 2)} points`;
   const side = gap < 0 ? `${much} less` : gap > 0 ? `${much} more` : "neither more nor less";
   const words = chance ? "which may be chance" : "more than chance gives 1 time in 20";
-  return `${side} than the recipe (standard error ${hundredths(error, 2)}), ${words}.`;
+  return `${side} than the recipe (95 % interval ± ${hundredths(reach, 2)}), ${words}.`;
 }
 
 const ACCURACY = { along: "epoch", scale: 100, digits: 1, end: " %" };
@@ -104,7 +108,7 @@ function build({ model, root, put }) {
     keys.node,
     says,
     heading(
-      `Accuracy at the end, on all validation images: mean ± standard deviation, n = ${seeds} seeds`,
+      `Accuracy at the end, on all validation images: mean ± 95 % interval, n = ${seeds} seeds`,
     ),
     ends.node,
   );
@@ -153,9 +157,9 @@ function build({ model, root, put }) {
     ends.show([
       ...[0, arm].map((a) => [
         arms[a],
-        `${percent(meanOf(final[a]), 2)} ± ${hundredths(deviation(final[a]), 2)}`,
+        `${percent(meanOf(final[a]), 2)} ± ${hundredths(reachOf(final[a]), 2)}`,
       ]),
-      ["difference, by seed", `${gap} ± ${hundredths(result.error, 2)} (standard error)`],
+      ["difference, by seed", `${gap} ± ${hundredths(result.reach, 2)}`],
     ]);
     const length =
       steps[arm] === steps[0] ? "" : ` It takes ${steps[arm]} steps, the recipe ${steps[0]}.`;

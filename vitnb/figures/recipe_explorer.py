@@ -10,6 +10,7 @@ import traitlets
 from matplotlib import pyplot as plt
 
 from vitnb import plots
+from vitnb.evaluation import interval
 from vitnb.figures._base import Figure, module
 
 USE = "use data.result('recipes')"
@@ -76,10 +77,11 @@ class RecipeExplorer(Figure):
         left.legend(fontsize=8)
         final = 100 * self.accuracies()
         places = range(len(self.arms))
-        right.errorbar(final.mean(1), places, xerr=final.std(1, ddof=1), fmt="o", capsize=3, color=plots.COLORS[0])
+        mean, reach = interval(final)
+        right.errorbar(mean, places, xerr=reach, fmt="o", capsize=3, color=plots.COLORS[0])
         right.set_yticks(places, self.arms, fontsize=8)
         right.invert_yaxis()
-        right.set_xlabel(f"final validation accuracy (%), mean ± sd, n={self.seeds}")
+        right.set_xlabel(f"final accuracy (%), 95 % interval, n={self.seeds}")
         return figure
 
     def _curves(self, arm: int) -> tuple[np.ndarray, np.ndarray]:
