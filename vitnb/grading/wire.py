@@ -18,6 +18,7 @@ VALUES = 400_000  # numbers, texts and lists in it
 DEPTH = 50  # how deep lists may lie in lists
 HASHED = 1000  # keys of dicts and members of sets in it: whoever chooses them can make each collide with all others
 MEMBER = 8  # numbers in a tuple that is such a key
+KINDS = 100  # of things in it that are no data
 HEADER = 512 << 10  # bytes of the names and shapes of its tensors: some thousand
 AXES = 16  # of a tensor
 SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
@@ -99,7 +100,8 @@ def unpacked(text: bytes, body: bytes) -> tuple[Any, bool]:
 
     Raises: ValueError if the message is not one of ours, or too large.
     """
-    foreign, hashed = False, 0
+    hashed = 0
+    foreign: dict[str, type] = {}
 
     def members(found: list) -> list:
         nonlocal hashed
@@ -109,7 +111,6 @@ def unpacked(text: bytes, body: bytes) -> tuple[Any, bool]:
         return found
 
     def walk(value: Any, depth: int = 0) -> Any:
-        nonlocal foreign
         if not isinstance(value, dict):
             return value
         if depth > 2 * DEPTH:
@@ -132,13 +133,17 @@ def unpacked(text: bytes, body: bytes) -> tuple[Any, bool]:
             return tensors[held].numpy()
         if kind == "scalar":
             return tensors[held].numpy()[()]
-        foreign = True
-        return type(str(held)[:40], (Foreign,), {})()
+        name = str(held)[:40]
+        if name not in foreign:
+            if len(foreign) == KINDS:
+                raise ValueError("more kinds of things than are read")
+            foreign[name] = type(name, (Foreign,), {})
+        return foreign[name]()
 
     if sum(map(text.count, b",[{")) > VALUES:
         raise ValueError(f"a message that cannot be read: it has more than {VALUES} values, not as one tensor")
     try:
         tensors = tensors_of(body)
-        return walk(json.loads(text)), foreign
+        return walk(json.loads(text)), bool(foreign)
     except Exception as error:  # whatever a hostile message may do to the two parsers
         raise ValueError(f"a message that cannot be read: {type(error).__name__}") from None
