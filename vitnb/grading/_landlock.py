@@ -83,10 +83,12 @@ ATTRIBUTES = {
 }  # fmt: skip
 CLONE, CLONE3, TGKILL, PRLIMIT, AFFINITY = (56, 220), (435, 435), (234, 131), (302, 261), (203, 122)
 FCNTL, IOCTL, SOCKET, PAIR, PRCTL = (72, 25), (16, 29), (41, 198), (53, 199), (157, 167)
+SETRLIMIT, CORE = (160, 164), 4  # how large a core may be decides whether the machine's program for crashes starts
 MKDIR, MKDIRAT, UMASK = (83, -1), (258, 34), (95, 166)
 LATEST = 463  # system calls from here on are younger than this list
 NAMESPACES = 0x7E020000  # CLONE_NEWUSER and its like
 FAMILIES = 1, 2, 10  # AF_UNIX, AF_INET, AF_INET6: those that a namespace of the network holds
+NETLINK, ROUTE = 16, 0  # torch.distributed asks it which networks there are
 # Duplicates, flags and what a pipe holds; owners, leases and notices would reach others.
 FCNTLS = 0, 1, 2, 3, 4, 5, 36, 1027, 1030, 1032, 1034
 LOCKS = 6, 7, 37, 38
@@ -199,7 +201,13 @@ def program(which: int, architecture: int, pid: int, alone: bool) -> bytes:
     all_of(ATTRIBUTES, UNSUPPORTED)
     all_of({"clone3": CLONE3}, MISSING)
     # To oneself only: limits, and where to run; abort() sends itself a signal.
-    by_argument(PRLIMIT, 0, {0: ALLOW}, NO)
+    by_argument(SETRLIMIT, 0, {CORE: NO}, ALLOW)
+    add(EQUAL, PRLIMIT[which], 0, 7)
+    for n, value, yes in ((0, 0, 1), (1, CORE, 0)):
+        add(LOAD, 16 + 8 * n)
+        add(EQUAL, value, yes, 1 - yes)
+        add(RETURN, NO)
+    add(RETURN, ALLOW)
     by_argument(AFFINITY, 0, {0: ALLOW}, PRETEND)
     if alone:
         by_argument(TGKILL, 0, {pid: ALLOW}, NO)
@@ -208,7 +216,16 @@ def program(which: int, architecture: int, pid: int, alone: bool) -> bytes:
         by_argument(MKDIRAT, 2, {0o700: ALLOW}, NO, 0o700)
         by_argument(UMASK, 0, {0: ALLOW}, PRETEND, 0o700)
     by_argument(CLONE, 0, {0: ALLOW}, NO, NAMESPACES)
-    by_argument(SOCKET, 0, dict.fromkeys(FAMILIES, ALLOW), NO_FAMILY)
+    add(EQUAL, SOCKET[which], 0, 6 + 2 * len(FAMILIES))
+    add(LOAD, 16)
+    for family in FAMILIES:
+        add(EQUAL, family, 0, 1)
+        add(RETURN, ALLOW)
+    add(EQUAL, NETLINK, 0, 3)
+    add(LOAD, 32)
+    add(EQUAL, ROUTE, 0, 1)
+    add(RETURN, ALLOW)
+    add(RETURN, NO_FAMILY)
     by_argument(PAIR, 1, {1: ALLOW}, NO, 15)  # a pair of streams leads nowhere else; one of datagrams can be turned
     by_argument(FCNTL, 1, dict.fromkeys(FCNTLS, ALLOW) | dict.fromkeys(LOCKS, PRETEND), NO)
     by_argument(IOCTL, 1, dict.fromkeys(IOCTLS, ALLOW), NO_TERMINAL)

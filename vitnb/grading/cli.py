@@ -112,7 +112,7 @@ def grade(options: argparse.Namespace) -> int:
     if way is None or reasons[way]:
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         raise OSError(
-            f"no sandbox works here, so nothing was run ({said}). Install bubblewrap, or use Linux 5.13 or newer."
+            f"no sandbox works here, so nothing was run ({said}). Install bubblewrap, or use Linux 6.2 or newer."
         )
     if options.sheet:
         reports.head_of(options.sheet, options.column)  # before an hour's work, not after it
@@ -302,6 +302,7 @@ set -e
 apt-get update
 apt-get install -y --no-install-recommends python3-pip bubblewrap
 python3 -m pip install uv || python3 -m pip install --break-system-packages uv
+export UV_PYTHON_INSTALL_DIR=/autograder/python  # submissions run as a user who may not enter root's home
 python3 -m uv venv --python {python} /autograder/venv
 python3 -m uv pip install --python /autograder/venv/bin/python \\
   --index-url https://download.pytorch.org/whl/cpu torch torchvision

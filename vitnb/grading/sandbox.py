@@ -33,6 +33,7 @@ MEMORY = 4 << 30  # bytes in use by all processes of one notebook together
 SECONDS = 120  # of processor time for one notebook and all its exercises
 PROCESSES, THREADS = 64, 512  # of one notebook
 FILES = 256 << 20  # bytes in the folder of a notebook
+EMPTY = 1024  # bytes that a file takes with nothing in it
 LARGEST = 64 << 20  # bytes of one file, and in bubblewrap of all files together
 STRANGERS = 1_900_000_000  # from here on: numbers of users that no system gives to anybody
 NOBODY = 65534
@@ -81,7 +82,7 @@ def limits(user: int) -> dict[int, int]:
         resource.RLIMIT_AS: ADDRESSES,
         resource.RLIMIT_CPU: SECONDS,
         resource.RLIMIT_FSIZE: LARGEST,
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: 1,  # 0 would still start the program that a machine may have for crashes, as root
         resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_NPROC: 2 * THREADS + others,
     }
@@ -300,7 +301,7 @@ def members(first: int) -> list[tuple[Path, int]]:
 
 def amounts(file: Path, names: tuple[str, ...]) -> int:
     """The sum of these lines, in bytes, of a file in which the kernel counts kilobytes."""
-    with file.open() as lines:
+    with file.open(errors="replace") as lines:
         return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(names))
 
 
@@ -357,12 +358,22 @@ def held(processes: Sequence[Path], home: Path) -> int:
     return sum(opened.values()) + LARGEST * len(mapped.difference(opened))  # how large these are, is not told
 
 
+def files(processes: Sequence[Path]) -> int:
+    """How many files are in the folders that bubblewrap has in memory: empty ones take something, too."""
+    for process in processes:
+        with contextlib.suppress(OSError):
+            if os.stat(process / "root").st_dev != os.stat("/").st_dev:
+                inside = [os.statvfs(process / "root" / name) for name in ("tmp", "dev/shm")]
+                return sum(one.f_files - one.f_ffree for one in inside)
+    return 0
+
+
 def taken(home: Path, processes: Sequence[Path] = ()) -> int:
     """Bytes of all files that a sandbox has written."""
     try:
-        used = held(processes, home)
+        used = held(processes, home) + EMPTY * files(processes)
         for one in below(home):
-            used += one.st_blocks * 512 + 1024  # an empty file takes something, too
+            used += one.st_blocks * 512 + EMPTY
             if used > FILES:
                 break
     except OSError:  # it cannot be counted
