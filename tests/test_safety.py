@@ -379,12 +379,12 @@ def waits_for(condition, seconds=90):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("by", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_a_grader_that_is_killed_takes_all_with_it(by, shut, tmp_path, folder):
     path = store(tmp_path / "one.ipynb", TRIES, LEFT["a double fork in a session of its own"] + "\nnap('undead')")
     grader = subprocess.Popen([sys.executable, "-c", GRADES, shut, path, folder], stderr=subprocess.DEVNULL)
     waits_for(lambda: "(undead)" in alive())
-    grader.send_signal(by)
+    grader.send_signal(getattr(signal, by))
     grader.wait(30)
     assert gone("undead", within=10)
     waits_for(lambda: not list(folder.iterdir()), 20)

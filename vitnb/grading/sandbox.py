@@ -270,12 +270,19 @@ class Box:
                     stream.close()
             if self.process.returncode != 0:  # somebody ended the keeper: then by hand
                 self.process.kill(), self.process.wait()
-                while left := members(self.process.pid):
-                    for path, _ in left:
-                        with contextlib.suppress(OSError):
-                            os.kill(int(path.name), 9)
-                    time.sleep(0.01)
+                self.sweep()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Kill whoever is left without a keeper, until two looks in a row find nobody: one may miss a fork."""
+        found = 2
+        while found:
+            left = members(self.process.pid)
+            for path, _ in left:
+                with contextlib.suppress(OSError):
+                    os.killpg(os.getpgid(int(path.name)), 9)  # which nobody in there can leave
+            found = 2 if left else found - 1
+            time.sleep(0.01)
 
 
 def members(first: int) -> list[tuple[Path, int]]:
