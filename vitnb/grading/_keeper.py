@@ -1,11 +1,11 @@
 """Outside the sandbox: start it, and when the grader lets go, end all that is left of it and delete its folder.
 
-    python -I -S _keeper.py LIFELINE ASKED
+    python -I -S _keeper.py LIFELINE
 
-LIFELINE is the reading end of a pipe whose other end only the grader holds: it
-closes when the grader wants to end the sandbox, and also when the grader is
-killed. ASKED is JSON: command, folder, limits (number -> most) and after, a
-command that is run at the end. Orphans of the sandbox come to this process
+LIFELINE is the reading end of a pipe whose other end only the grader holds. First
+comes what is asked, its length and JSON: command, folder, limits (number -> most)
+and after, a command that is run at the end. The pipe closes when the grader wants
+to end the sandbox, and also when the grader is killed. Orphans of the sandbox come to this process
 (PR_SET_CHILD_SUBREAPER), so none can be left behind.
 """
 
@@ -110,5 +110,11 @@ def main(lifeline: int, asked: dict) -> None:
     delete(asked["folder"])
 
 
+def asked(lifeline: int) -> dict:
+    """What the grader wants to have run."""
+    with open(lifeline, "rb", closefd=False) as file:
+        return json.loads(file.read(int.from_bytes(file.read(8), "little")))
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), json.loads(sys.argv[2]))
+    main(int(sys.argv[1]), asked(int(sys.argv[1])))

@@ -239,7 +239,7 @@ class Box:
             for path in (self.folder, self.home):
                 os.chown(path, user, user)
         end, self.lifeline = os.pipe()
-        keeper = [sys.executable, "-I", "-S", str(HERE / "_keeper.py"), str(end), json.dumps(asked)]
+        keeper = [sys.executable, "-I", "-S", str(HERE / "_keeper.py"), str(end)]
         try:
             self.process = subprocess.Popen(
                 keeper,
@@ -251,6 +251,9 @@ class Box:
             )
         finally:
             os.close(end)
+        text = json.dumps(asked).encode()
+        with open(self.lifeline, "wb", closefd=False) as file:
+            file.write(len(text).to_bytes(8, "little") + text)  # as an argument it might be too long
 
     def stop(self) -> None:
         """Let go: the keeper ends all that runs in the sandbox, and deletes its folder."""
