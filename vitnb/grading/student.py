@@ -8,14 +8,14 @@ import os
 import secrets
 import select
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ SECONDS = 30.0  # by the clock, for all calls of one exercise; three times as ma
 LOOK = 0.25  # seconds between two looks at what a submission takes
 SENTENCE = 2000  # letters of a verdict
 LARGEST = 20 << 20  # bytes of one notebook
+GRACE = 30.0  # seconds for what the grader itself does, and a slow machine
+NO_ANSWER = "it sent something else than an answer."
 UNREADABLE = "Your file is no notebook that can be read, or larger than 20 MB: hand it in again, without its outputs."
 
 # Answers to these are modules, or change what they are given, or are read by their attributes: no data.
@@ -72,6 +74,39 @@ def readable(text: str) -> str:
     return textwrap.shorten(kept, SENTENCE, placeholder=" ...") if len(kept) > SENTENCE else kept
 
 
+def text(message: dict, name: str) -> str:
+    """What a message says under this name, if it is a text: a child may send anything."""
+    said = message.get(name)
+    return said[: 2 * SENTENCE] if type(said) is str else ""
+
+
+def texts(message: Any, name: str) -> list[str]:
+    """The texts in a list of a message. Raises: Stopped if it is no such message."""
+    said = message.get(name, []) if type(message) is dict else None
+    if type(said) is not list:
+        raise Stopped(NO_ANSWER)
+    return [one[:SENTENCE] for one in said[:1000] if type(one) is str]
+
+
+@contextlib.contextmanager
+def in_time(until: float) -> Iterator[None]:
+    """Whatever the grader does with what a submission sent ends at this time (in the main thread, as it is graded)."""
+
+    def over(*_: Any) -> None:
+        raise Stopped("it took too long: is there a loop that does not end?")
+
+    if threading.current_thread() is not threading.main_thread() or until == float("inf"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, until - time.monotonic()), 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def readable_notebook(path: Path) -> bool:
     """Whether a file is a notebook that can be run, by its form."""
     try:
@@ -96,48 +131,44 @@ class Student:
         until: float = float("inf"),
     ):
         self.way, self.pending, self.reason, self.machine = way, False, "", ""
-        self.home = Path(tempfile.mkdtemp(prefix="vitnb-"))
-        self.copy = Path(tempfile.mkdtemp(prefix="vitnb-")) / "notebook.ipynb"  # its own path would tell whose it is
-        self.ended = threading.Event()
-        try:
-            self.copy.parent.chmod(0o755)
-            shutil.copyfile(notebook, self.copy)
-            self.copy.chmod(0o444)
-            where = "inside" if inside else "outside"
-            extra = [course] if inside and course else []
-            arguments = ["-m", "vitnb.grading._child", self.copy, json.dumps(wanted), where, *extra]
-            job = sandbox.Job(list(map(str, arguments)), [self.copy, *extra], checks=inside)
-            pipe = subprocess.PIPE
-            self.process = sandbox.start(
-                way, job, self.home, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0
-            )
-        except BaseException:
-            shutil.rmtree(self.home, ignore_errors=True), shutil.rmtree(self.copy.parent, ignore_errors=True)
-            raise
-        self.to, self.back = self.process.stdin.fileno(), self.process.stdout.fileno()
+        self.box, self.ended = sandbox.Box(), threading.Event()
         self.watch = threading.Thread(target=self.look, daemon=True)
-        self.watch.start()
         try:
-            ready = self.receive(until)[0]
-            self.errors, self.answers = list(map(str, ready["errors"])), set(ready["answers"])
+            # Copies, in a folder that nobody else may enter: the notebook's own path would tell whose it is.
+            sources = [notebook, course] if inside and course else [notebook]
+            copies = [self.box.folder / name for name in ("notebook.ipynb", "course.py")[: len(sources)]]
+            for source, copy in zip(sources, copies, strict=True):
+                shutil.copyfile(source, copy)
+                copy.chmod(0o444)
+            where = "inside" if inside else "outside"
+            arguments = ["-m", "vitnb.grading._child", copies[0], json.dumps(wanted), where, *copies[1:]]
+            pipe = subprocess.PIPE
+            job = sandbox.Job(list(map(str, arguments)), copies, checks=inside)
+            self.box.start(way, job, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0)
+            self.to, self.back = self.box.process.stdin.fileno(), self.box.process.stdout.fileno()
+            self.watch.start()
+            ready, _ = self.receive(until)
+            self.errors, self.answers = texts(ready, "errors"), set(texts(ready, "answers"))
         except Stopped as reason:
             self.end()
             raise Stopped(f"Your notebook did not run to its end: {reason}", reason.machine) from None
-        except (KeyError, TypeError):
+        except BaseException:
             self.end()
-            raise Stopped("Your notebook did not run to its end: it sent something else than an answer.") from None
+            raise
 
     def look(self) -> None:
         """Watch what the submission takes, and end it when that is too much."""
         pause = LOOK
         while not self.ended.wait(pause):
             start = time.monotonic()
-            if self.way != "container":  # that has limits of its own
-                self.reason = self.reason or sandbox.excess(self.process, self.home)
-            self.machine = self.machine or sandbox.scarce()
+            try:
+                if self.way != "container":  # that has limits of its own
+                    self.reason = self.reason or sandbox.excess(self.box.process, self.box.home)
+                self.machine = self.machine or sandbox.scarce()
+            except (OSError, ValueError) as error:  # nothing runs that nobody watches
+                self.machine = f"the grader cannot see what it takes ({type(error).__name__})"
             if self.reason or self.machine:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.process.pid, 9)
+                self.box.stop()
                 return
             pause = max(LOOK, time.monotonic() - start)  # on a machine with many processes a look takes long
 
@@ -153,7 +184,7 @@ class Student:
         parts = bytearray()
         while len(parts) < size:
             left = until - time.monotonic()
-            if not select.select([self.back], [], [], max(0.0, left))[0]:
+            if left <= 0 or not select.select([self.back], [], [], left)[0]:
                 raise Stopped("it took too long: is there a loop that does not end?")
             got = os.read(self.back, min(size - len(parts), 1 << 20))
             if not got:
@@ -175,7 +206,8 @@ class Student:
         view = memoryview(CALL.pack(len(message)) + message)
         os.set_blocking(self.to, False)
         while view:
-            if not select.select([], [self.to], [], max(0.0, until - time.monotonic()))[1]:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([], [self.to], [], left)[1]:
                 raise Stopped("it took too long: is there a loop that does not end?")
             try:
                 view = view[os.write(self.to, view) :]
@@ -194,17 +226,16 @@ class Student:
         to = secrets.token_hex(8)
         self.send(disguise.dumps((to, number, tuple(given))), until)
         reply, foreign = self.receive(until)
-        if not isinstance(reply, dict) or reply.get("to") != to:
-            raise Stopped("it sent something else than an answer.")
+        if type(reply) is not dict or text(reply, "to") != to:
+            raise Stopped(NO_ANSWER)
         self.pending = False
         return reply, foreign
 
     def end(self) -> None:
         self.ended.set()
-        sandbox.end(self.way, self.process, self.home)
-        self.watch.join()
-        self.process.stdin.close(), self.process.stdout.close()
-        shutil.rmtree(self.copy.parent, ignore_errors=True)
+        self.box.end()
+        if self.watch.ident is not None:
+            self.watch.join()
 
 
 def proxy(student: Student, number: str, until: float) -> Callable:
@@ -214,11 +245,12 @@ def proxy(student: Student, number: str, until: float) -> Callable:
         reply, _ = student.ask(number, given, until)
         if "raised" in reply:
             raise _error(reply)
-        for i, value in dict(reply.get("changed") or {}).items():
-            if isinstance(given[i], torch.Tensor):
+        changed = reply.get("changed")
+        for i, value in changed.items() if type(changed) is dict else ():
+            if type(i) is int and 0 <= i < len(given) and isinstance(given[i], torch.Tensor):
                 same = isinstance(value, torch.Tensor) and value.shape == given[i].shape
                 given[i].data = value.to(given[i].dtype) if same else given[i].data + 1
-        if reply.get("untouched"):
+        if reply.get("untouched") is True:
             raise NotImplementedError
         return reply.get("returned")
 
@@ -227,14 +259,10 @@ def proxy(student: Student, number: str, until: float) -> Callable:
 
 def _error(reply: dict) -> Exception:
     """An error as the student's process raised it, with the line from which it came."""
-    name, notes, line = (
-        str(reply["raised"])[:60],
-        list(map(str, reply.get("notes") or [])),
-        str(reply.get("line") or ""),
-    )
+    name, line, notes = text(reply, "raised")[:60], text(reply, "line"), texts(reply, "notes")[:1]
     kind = getattr(builtins, name, None)
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        kind = type(name, (Exception,), {})
+        kind = type(name if name.isidentifier() else "Error", (Exception,), {})
     try:
         error = kind(*notes)
     except TypeError:  # a kind that wants more than a message
@@ -282,7 +310,8 @@ def judge(
                 verdicts |= {n: Verdict(False, said, where) for n in left}
                 break
             try:
-                student = Student(way, notebook, wanted, inside, own, until(3 * seconds))
+                with in_time(until(3 * seconds) + GRACE):
+                    student = Student(way, notebook, wanted, inside, own, until(3 * seconds))
             except Stopped as reason:
                 verdicts |= {n: Verdict(False, str(reason), where, reason.machine) for n in left}
                 break
@@ -304,9 +333,9 @@ def _one(student: Student, number: str, inside: bool, until: float) -> Verdict:
         return Verdict(False, f"{number}: not done yet.{broken}", "inside" if inside else "outside")
     if inside:
         reply, _ = student.ask(number, (), until)
-        suspect = "" if reply.get("sound") else "the check called a wrong answer right in this process"
-        return Verdict(reply.get("right") is True and not suspect, str(reply.get("said", "")), "inside", suspect)
+        suspect = "" if reply.get("sound") is True else "the check called a wrong answer right in this process"
+        return Verdict(reply.get("right") is True and not suspect, text(reply, "said"), "inside", suspect)
     said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    with contextlib.redirect_stdout(said), in_time(until + GRACE):
         right = checks.check(number, proxy(student, number, until))
     return Verdict(right, said.getvalue())
