@@ -39,6 +39,7 @@ from vitnb.grading.running import cells, prepared, run
 from vitnb.grading.wire import packed
 
 CALL = struct.Struct("<Q")
+MANY = 1_000_000  # things in a list: more of them are too much for a message
 
 
 def recorder(record: Callable) -> types.ModuleType:
@@ -120,10 +121,10 @@ def raised(error: BaseException) -> dict:
 
 def data(value, depth: int = 0):
     """A value with what is a number or a list to Python in the form that can cross: check() takes both alike."""
-    if depth > 50:
+    if depth > 50 or (isinstance(value, (dict, list, tuple, set)) and len(value) > MANY):
         return value
     for kind in (str, bytes, float, int):
-        if isinstance(value, kind) and not isinstance(value, (bool, np.generic)):
+        if isinstance(value, kind) and (kind is str or not isinstance(value, (bool, np.generic))):
             value = kind.__new__(kind, value)
             return float(value) if kind is int and abs(value) >= 2**63 else value
     if isinstance(value, Real) and not isinstance(value, (bool, np.bool_, np.integer, np.floating)):
@@ -224,6 +225,7 @@ class Child:
 
     async def run(self, notebook: str) -> None:
         space = prepared()
+        self.say({"at": (0, 0)})
         stops = {tuple(one) for one in self.stops}
         errors = await run(cells(notebook), space, lambda *at: self.say({"at": at}), stops)
         for number, name in self.wanted.items():

@@ -59,6 +59,7 @@ class Layout:
     alone: bool = False  # one folder after the other, and in the last one notebooks of one student
     groups: frozenset[str] = frozenset()  # names of which others are later versions
     prefix: str = ""  # Blackboard: the assignment's name, which stands before each student's
+    around: tuple[str, str] = ("", "")  # what stands in all names of students before and after that of the student
 
     def owner(self, path: PurePosixPath) -> Owner | None:
         """Whose the file is, or None for no student's."""
@@ -67,14 +68,21 @@ class Layout:
             return None
         if self.platform and (met := self._met(parts)):
             return _owner(self.platform, met, self.prefix)
+        if self.platform and len(parts) == 1 and path.suffix.lower() != ".ipynb":
+            return None  # a list that the platform adds
         if len(parts) > 1:
             above = path.parts[: self.top] if self.alone else ()
             problem = UNCLEAR.format(path=path.parent) if above else ""
-            return Owner(parts[0], parts[0], above, problem=problem)
+            return Owner(parts[0], parts[0], (*above, *self._inner(parts[0])), problem=problem)
         stem = _stem(path)
         base = version(stem)[0] if stem else ""
         stem = base if base in self.groups else stem
-        return Owner(stem, stem) if stem else None
+        return Owner(stem, stem, self._inner(stem)) if stem else None
+
+    def _inner(self, name: str) -> tuple[str, ...]:
+        """The student in `week3_ada` or `Ada Lovelace - week3`, if all names are like that."""
+        inner = name.removeprefix(self.around[0]).removesuffix(self.around[1])
+        return (inner,) if inner not in ("", name) else ()
 
     def ordered(self, path: PurePosixPath) -> float:
         """What the platform itself says of when a file came, or 0."""
@@ -116,7 +124,17 @@ def layout(paths: Sequence[PurePosixPath]) -> Layout:
     bases = {version(stem)[0] for stem in stems}
     if top and not units and len(bases) < 2:
         return Layout(top - 1, alone=top > 1)
-    return Layout(top, groups=frozenset(bases & stems if len(bases) > 1 else ()))
+    around = _around({*bases, *units})
+    return Layout(top, groups=frozenset(bases & stems if len(bases) > 1 else ()), around=around)
+
+
+def _around(names: Iterable[str]) -> tuple[str, str]:
+    """What all names begin and end with, up to a sign between words."""
+    names = sorted(set(names))
+    before, after = os.path.commonprefix(names), os.path.commonprefix([name[::-1] for name in names])[::-1]
+    if len(names) < 2:
+        return "", ""
+    return re.sub(r"[^ _.-]*$", "", before), re.sub(r"^[^ _.-]*", "", after)
 
 
 def _platform(folders: Iterable[str], notebooks: list[str], files: list[str]) -> str:

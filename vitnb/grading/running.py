@@ -11,7 +11,9 @@ import re
 import sys
 import types
 from collections.abc import Callable, Collection
+from functools import partial
 
+import IPython
 from IPython.core.inputtransformer2 import TransformerManager
 from IPython.utils.text import SList
 
@@ -33,14 +35,35 @@ def cells(path: str) -> list[str]:
     return ["".join(map(str, cell.get("source") or "")) for cell in found]
 
 
-class Shell:
+class Quiet:
+    """Something of which any part can be called, and nothing happens: google.colab outside Colab."""
+
+    def __getattr__(self, name: str) -> "Quiet":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *given, **options) -> None:
+        return None
+
+
+class Shell(Quiet):
     """What get_ipython() is in a cell. A magic whose body is Python runs it; commands of the machine do nothing."""
 
     def __init__(self, space: dict):
         self.user_ns, self.flags = space, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        self.last = None
+
+    def show(self, value) -> None:
+        """Keep the last value of a cell as _, unless the reader has a name like that."""
+        if self.user_ns.get("_", self.last) is self.last:
+            self.user_ns["_"] = self.last = value
 
     def run_line_magic(self, name: str, line: str, *more, **options):
-        """Run the Python of %time and its like; return its value, as an assignment from it wants."""
+        """Run the Python of %time, %run and their like; return its value, as an assignment from it wants."""
+        if name == "run":
+            with open(line.split()[0]) as file:
+                return exec(compile(file.read(), file.name, "exec"), self.user_ns)
         if name not in PYTHON or not line.strip():
             return None
         line = OPTIONS.sub("", line, count=1)
@@ -54,11 +77,6 @@ class Shell:
 
     def getoutput(self, *command, **options) -> SList:
         return SList()
-
-    def __getattr__(self, name: str) -> Callable:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *given, **options: None
 
 
 def prepared() -> dict:
@@ -76,13 +94,19 @@ async def run(codes: list[str], space: dict, at: Callable[[int, int], None], sto
     at(cell, statement) is called before each statement; at those in stops, the cell ends.
     """
     errors: list[str] = []
+    shell = space["get_ipython"]()
+
+    def failed(n: int, error: BaseException) -> None:
+        errors.append(f"cell {n}: {in_words(error)}"[:300])
+
     for n, code in enumerate(codes, 1):
+        before = {k for m, k in stops if m == n}
         try:
-            await _cell(code, f"<cell {n}>", space, lambda k, n=n: at(n, k), {k for m, k in stops if m == n})
+            await _cell(code, f"<cell {n}>", shell, partial(at, n), before, partial(failed, n))
         except Stop:
             pass
         except BaseException as error:  # SystemExit and KeyboardInterrupt end a cell, too
-            errors.append(f"cell {n}: {in_words(error)}"[:300])
+            failed(n, error)
     return errors
 
 
@@ -93,21 +117,47 @@ def in_words(error: BaseException) -> str:
         return type(error).__name__
 
 
-async def _cell(code: str, name: str, space: dict, at: Callable[[int], None], stops: set[int]) -> None:
-    """Run one cell, statement by statement as IPython does, with `await` where it likes."""
-    shell = space["get_ipython"]() if callable(space.get("get_ipython")) else None
-    shell = shell if isinstance(shell, Shell) else Shell(space)
+async def _cell(
+    code: str,
+    name: str,
+    shell: Shell,
+    at: Callable[[int], None],
+    stops: set[int],
+    failed: Callable[[BaseException], None],
+) -> None:
+    """Run one cell, statement by statement as IPython does, with `await` where it likes.
+
+    A package that is not here was there for whoever wrote the cell: what follows its import is run.
+    """
     python = TransformerManager().transform_cell(_body(code))
     linecache.cache[name] = (len(python), None, python.splitlines(True), name)
-    for k, node in enumerate(ast.parse(python, name).body):
+    nodes = ast.parse(python, name).body
+    for k, node in enumerate(nodes):
         at(k)
         if k in stops:
             raise Stop
-        made = compile(ast.Module([node], []), name, "exec", shell.flags, dont_inherit=True)
-        shell.flags |= made.co_flags & FUTURE  # `from __future__` holds in all later cells
-        done = eval(made, space)
-        if made.co_flags & inspect.CO_COROUTINE:
-            await done
+        shown = isinstance(node, ast.Expr) and k == len(nodes) - 1
+        try:
+            value = await _statement(node, name, shell, shown)
+        except ModuleNotFoundError as error:
+            if not isinstance(node, (ast.Import, ast.ImportFrom)):
+                raise
+            failed(error)
+            if (error.name or "").startswith("google"):
+                shell.user_ns.update({one.asname or one.name.split(".")[0]: Quiet() for one in node.names})
+        else:
+            if shown and value is not None:
+                shell.show(value)
+        if shell.user_ns.get("get_ipython") is IPython.get_ipython:  # imported: there it knows of no shell
+            shell.user_ns["get_ipython"] = lambda: shell
+
+
+async def _statement(node: ast.stmt, name: str, shell: Shell, shown: bool):
+    tree = ast.Expression(node.value) if shown else ast.Module([node], [])
+    made = compile(tree, name, "eval" if shown else "exec", shell.flags, dont_inherit=True)
+    shell.flags |= made.co_flags & FUTURE  # `from __future__` holds in all later cells
+    value = eval(made, shell.user_ns)
+    return await value if made.co_flags & inspect.CO_COROUTINE else value
 
 
 def _body(code: str) -> str:
@@ -124,4 +174,4 @@ def _body(code: str) -> str:
 def _written(line: str, body: str) -> None:
     *options, path = line.split() or [""]
     with contextlib.suppress(OSError), open(path.strip("'\""), "a" if "-a" in options else "w") as file:
-        file.write(body)
+        file.write(body if body.endswith("\n") else body + "\n")

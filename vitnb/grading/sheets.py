@@ -141,34 +141,36 @@ class Sheet:
     def matched(self, submissions: Sequence[Submission]) -> dict[int, int]:
         """Submission -> row, where there is no doubt; `unclear` says of the others why there is."""
         students = self.students()
-        columns = {platform: self._column(platform, submissions) for platform in {one.platform for one in submissions}}
+        platforms = {one.platform for one in submissions}
+        columns = {platform: self._column(platform, submissions) for platform in platforms}
+        names = {row: forms(self.name(row)) for row in students}
         claims: dict[int, set[int]] = {}
         for n, one in enumerate(submissions):
-            column, strict = columns[one.platform]
-            claims[n] = {row for row in students if column is not None and self._number(row, column) in ids(one)}
-            if not (one.platform and (strict or column is not None)):
+            numbers, strict = columns[one.platform]
+            claims[n] = {row for row, said in numbers.items() if said in ids(one)}
+            if not numbers and not strict or not (one.platform or one.numbered):
                 said = {form for name in (one.student, *one.also) for form in forms(name)}
-                claims[n] |= {row for row in students if said & forms(self.name(row))}
+                claims[n] |= {row for row in students if said & names[row]}
         return self._sure(claims)
 
-    def _column(self, platform: str, submissions: Sequence[Submission]) -> tuple[int | None, bool]:
-        """The column of numbers that tells who is who, and whether it is the platform's own: then no name counts.
+    def _column(self, platform: str, submissions: Sequence[Submission]) -> tuple[dict[int, str], bool]:
+        """The numbers by which the rows are known, and whether there must be one: then no name counts.
 
         One platform's numbers are never compared with another's: there they are somebody else's.
         """
         own = self.columns(OWN.get(platform, ())) if self.key is None else []
         others = self.columns(one for one in NUMBERS if not platform or one not in OWN["Moodle"])
         candidates = [self.key] if self.key is not None else own[:1] if platform in OWN else others
-        best, most = None, 0
+        wanted = [ids(one) for one in submissions if one.platform == platform]
+        best, most = {}, 0
         for column in candidates:
-            there = {self._number(row, column) for row in self.students()} - {""}
-            met = sum(bool(there & ids(one)) for one in submissions if one.platform == platform)
+            moodle = column in self.columns(OWN["Moodle"])
+            numbers = {row: number(self.value(row, column), moodle) for row in self.students()}
+            there = set(numbers.values()) - {""}
+            met = sum(bool(there & one) for one in wanted)
             if met > most:
-                best, most = column, met
-        return best, bool(own)
-
-    def _number(self, row: int, column: int) -> str:
-        return number(self.value(row, column), moodle=column in self.columns(OWN["Moodle"]))
+                best, most = numbers, met
+        return best, self.key is None and bool(own or (others and not platform))
 
     def _sure(self, claims: dict[int, set[int]]) -> dict[int, int]:
         wanted = [row for rows in claims.values() for row in rows]

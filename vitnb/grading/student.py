@@ -33,6 +33,7 @@ from vitnb.grading._child import CALL
 from vitnb.grading.notebook import unreadable
 
 SECONDS = 30.0  # by the clock, for all calls of one exercise; three times as many for all cells of a notebook
+START = 60.0  # seconds by the clock until the first cell runs, on a machine that is busy
 LOOK = 0.25  # seconds between two looks at what a submission takes
 SENTENCE = 2000  # letters of a verdict
 LATE = "it took too long: is there a loop that does not end?"
@@ -121,6 +122,11 @@ class Student:
         self.to, self.back = self.process.stdin.fileno(), self.process.stdout.fileno()
         self.watch = threading.Thread(target=self.look, daemon=True)
         self.watch.start()
+
+    def ready(self, until: float) -> None:
+        """Wait until Python and torch have started, which takes none of the notebook's time."""
+        if self.receive(until)[0] != {"at": (0, 0)}:
+            raise Stopped("it sent something else than an answer.")
 
     def run(self, until: float, judged: Callable[[str], None]) -> None:
         """Wait until the cells have run; let each answer be judged when it is recorded, which takes none of their time.
@@ -249,6 +255,7 @@ def _error(reply: dict) -> Exception:
     name, notes = str(reply["raised"])[:60], [str(one)[:2000] for one in reply.get("notes") or []][:1]
     found = [getattr(builtins, str(kind), None) for kind in list(reply.get("kinds") or [])[:20]]
     kinds = [kind for kind in found if isinstance(kind, type) and issubclass(kind, Exception)]
+    kinds = [kind for kind in kinds if not issubclass(kind, BaseExceptionGroup)]  # made of errors, which do not cross
     bases = tuple(one for one in kinds if not any(one is not other and issubclass(other, one) for other in kinds))
     said = {"__init__": lambda self, *given: None, "__str__": lambda self: "".join(notes)}
     try:
@@ -312,7 +319,7 @@ class Sitting:
         self.past: Counter[str] = Counter()  # exercise -> answers of it that were recorded
         self.stops: list[list[int]] = []
         self.happened: list[str] = []
-        self.asked = self.ended = self.machine = ""
+        self.asked = self.ended = self.machine = self.missing = ""
 
     def held(self) -> dict[str, Verdict]:
         """Run the notebook until it has come to its end, or no run can do more; return what is to be said."""
@@ -332,14 +339,18 @@ class Sitting:
             finally:
                 student.end()
         rest = Verdict(False, self.ended, self.where, self.machine, answers=False)
-        look = "; ".join(self.happened)
-        return {n: _suspected(self.said.get(n, rest), look) for n in self.numbers}
+        said = {n: self.said.get(n, rest) for n in self.numbers}
+        return {n: _suspected(one, *self.happened, "" if one.right else self.missing) for n, one in said.items()}
 
     def once(self, student: Student) -> None:
+        start = time.monotonic()
+        student.ready(start + START)
+        self.last += time.monotonic() - start
         student.run(self.until(3 * self.seconds), lambda number: self.judge(student, number, TRIES))
         for number in self.numbers:
             if number in student.answers and (number not in self.said or self.past[number] > TRIES):
                 self.judge(student, number)
+        self.missing = "; ".join(one for one in student.errors if "ModuleNotFoundError" in one)
         broken = "".join(f" Before it, {one}." for one in [*self.happened, *student.errors][:1])
         for number in self.numbers:
             other = student.alike.get(number)
@@ -382,8 +393,8 @@ class Sitting:
         return min(self.last, time.monotonic() + seconds)
 
 
-def _suspected(verdict: Verdict, look: str) -> Verdict:
-    return replace(verdict, suspect="; ".join(filter(None, dict.fromkeys((verdict.suspect, look)))))
+def _suspected(verdict: Verdict, *look: str) -> Verdict:
+    return replace(verdict, suspect="; ".join(filter(None, dict.fromkeys((verdict.suspect, *look)))))
 
 
 def _inside(student: Student, number: str, until: float) -> Verdict:
