@@ -33,7 +33,7 @@ from vitnb.grading._child import CALL
 from vitnb.grading.notebook import unreadable
 
 SECONDS = 30.0  # by the clock, for all calls of one exercise; three times as many for all cells of a notebook
-START = 60.0  # seconds by the clock until the first cell runs, on a machine that is busy
+START = 120.0  # seconds by the clock until the first cell runs, on a machine that is busy
 LOOK = 0.25  # seconds between two looks at what a submission takes
 SENTENCE = 2000  # letters of a verdict
 LATE = "it took too long: is there a loop that does not end?"

@@ -109,7 +109,7 @@ def _in_zip(source: Path, folder: Path) -> list[Found]:
     except (zipfile.BadZipFile, NotImplementedError, UnicodeError, OSError, ValueError) as error:
         raise ValueError(f"{source} is a damaged zip ({error}): download it again") from None
     with archive:
-        entries = [(_path(one), one) for one in archive.infolist() if not one.is_dir() or not one.filename.strip("/")]
+        entries = [(_path(one), one) for one in archive.infolist() if not _is_folder(one.filename)]
         entries = [(path, one) for path, one in entries if not _nobodys(path)]
         found = [Found(path, problem="" if path != NAMELESS else "it has no name in the zip") for path, _ in entries]
         owner = layout([one.path for one in found if not one.problem]).owner
@@ -138,6 +138,10 @@ def _unpack(
     left[owner] -= len(text)
     here.file = to
     to.write_bytes(text)
+
+
+def _is_folder(name: str) -> bool:
+    return name.endswith(("/", "\\")) and bool(name.strip("/\\"))
 
 
 def _path(entry: zipfile.ZipInfo) -> PurePosixPath:
