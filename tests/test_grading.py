@@ -204,7 +204,8 @@ def test_a_submission_gets_the_verdict_of_check(case, way, tmp_path):
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_submission_fails_alone(case, way, tmp_path):
     cells, right, words = HOSTILE[case]
-    verdict = said_of(way, tmp_path, *cells, seconds=4.0 if case in ENDLESS else SECONDS)
+    seconds = SECONDS if case not in ENDLESS else 10.0 if right else 4.0  # a right answer waits behind the loop
+    verdict = said_of(way, tmp_path, *cells, seconds=seconds)
     assert verdict.right == right and words in verdict.sentence, verdict.sentence
 
 
@@ -578,7 +579,7 @@ def test_names_of_any_kind_get_a_row_and_a_page(tmp_path, monkeypatch, capsys):
     text = capsys.readouterr().out + (tmp_path / "in" / "out" / "grades.csv").read_text()
     assert not any(ord(one) < 32 and one != "\n" for one in text) and "\u202e" not in text
     assert {"'=cmd", "'+cmd", "'＝cmd", "Zöe"} <= {row["student"] for row in rows}
-    assert "\"a;'=1+1\"" in text  # whoever's spreadsheet cuts at semicolons
+    assert '"a;\'=1+1"' in text  # whoever's spreadsheet cuts at semicolons
 
 
 def test_an_error_of_the_grader_costs_no_other_student(tmp_path, monkeypatch, capsys):

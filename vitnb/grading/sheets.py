@@ -68,7 +68,7 @@ def number(text: str, moodle: bool = False) -> str:
     Moodle writes Participant 1002, in other languages Teilnehmer/in1002.
     """
     text = folded(text).lstrip("#")
-    if moodle and (met := re.fullmatch(r"\D*?(\d+)", text)):
+    if moodle and (met := re.fullmatch(r"[^\d]{5,}?(\d+)", text)):  # a word, not the letter of s123
         text = met[1]
     return (text.lstrip("0") or "0") if text.isdecimal() else text
 
@@ -229,7 +229,7 @@ def read(path: Path, column: str | None, key: str | None = None) -> Sheet:
     text, encoding, bom = _decoded(path)
     opening = next(iter(re.findall(r"\A\"?sep=.\"?\r?\n", text, re.IGNORECASE)), "")
     text = text.removeprefix(opening)
-    ending = "\r\n" if "\r\n" in text else "\n" if "\n" in text else "\r\n"
+    ending = "\n" if re.match(r"[^\r\n]*\n", text) else "\r\n"
     try:
         delimiter = opening.strip('"\r\n')[-1:] or _delimiter(text)
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
