@@ -3,6 +3,7 @@
 Each attack touches only what the test itself has made, or writes a value that is there already.
 """
 
+import builtins
 import contextlib
 import json
 import mmap
@@ -546,7 +547,19 @@ ODD = [None, 3, "text", [], {}, {1: 2}, torch.zeros(1 << 24), torch.zeros(3).num
        {"raised": ["a"], "line": "x" * 10**6},
        {"changed": torch.zeros(3)}, {"changed": {5: torch.zeros(2)}}, {"changed": {"0": 1, -1: 2, None: 3}},
        {"changed": [1]}, {"untouched": torch.zeros(2)}, {"returned": torch.zeros(0, 1 << 20), "untouched": "yes"},
-       {"right": torch.ones(2), "sound": torch.ones(2), "said": torch.zeros(1 << 24)}]  # fmt: skip
+       {"right": torch.ones(2), "sound": torch.ones(2), "said": torch.zeros(1 << 24)},
+       {"raised": "E", "kinds": torch.zeros(1 << 22)}, {"raised": "E", "kinds": ["ValueError", "OSError"] * 10**5},
+       {"raised": "E", "kinds": ["exit", "__import__", "A\0B", 3, None]}, {"raised": "E", "kinds": "ValueError"},
+       {"raised": "E", "kinds": [one for one in vars(builtins) if one.endswith("Error")]},
+       {"raised": "E", "files": torch.zeros(1 << 22)},
+       {"raised": "E", "files": ["/vitnb/" * 10**5, "\0", 3] * 9}]  # fmt: skip
+TOLD = [*ODD, {"at": torch.zeros(1 << 22)}, {"at": (torch.zeros(2), 1)}, {"at": (-1, 0)}, {"at": (10**4000, 0)},
+        {"at": [1, 2]}, {"at": (1, 2, 3)}, {"at": ("1", 2)}, {"at": (True, 1)}, {"at": {1: 2, 3: 4}}, {"at": "12"},
+        {"recorded": torch.zeros(1 << 22)}, {"recorded": ["3.1"]}, {"recorded": None}, {"recorded": "5.2"},
+        {"errors": ["x" * 10**6] * 3}, {"errors": ["ModuleNotFoundError \ud800\x1b[2J" * 10**4] * 99},
+        {"errors": [], "alike": torch.zeros(1 << 22)}, {"errors": [], "alike": [["3.1", "x"]]},
+        {"errors": [], "alike": {"3.1": torch.zeros(1 << 22)}}, {"errors": [], "alike": {"3.1": "\ud800\n" * 10**6}},
+        {"errors": [], "answers": ["3.1"] * 10**5}, {"errors": [], "answers": "3.1"}]  # fmt: skip
 
 
 class Sent(student.Student):
@@ -561,6 +574,10 @@ class Sent(student.Student):
             [],
             {"3.1"},
         )
+        self.at, self.alike = [0, 0], {}
+
+    def receive(self, until):
+        return self.reply, False
 
     def ask(self, number, given, until):
         if type(self.reply) is not dict:
@@ -571,13 +588,35 @@ class Sent(student.Student):
 @pytest.mark.parametrize("n", range(len(ODD)))
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_reply_of_any_kind_is_a_verdict_or_no_answer(n, inside):
-    start = time.process_time()
+    one, start = student._inside if inside else student._outside, time.process_time()
     with contextlib.suppress(student.Stopped):
-        verdict = student._one(Sent(ODD[n]), "3.1", inside, time.monotonic() + 60)
+        verdict = one(Sent(ODD[n]), "3.1", time.monotonic() + 60)
         assert not verdict.right and "student.py" not in verdict.sentence and "given[i]" not in verdict.sentence
     with contextlib.suppress(student.Stopped):
         student.texts(ODD[n], "errors"), student.texts(ODD[n], "answers")
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("n", range(len(TOLD)))
+def test_whatever_a_run_tells_is_a_verdict_that_can_be_written(n, tmp_path):
+    """The place, the answers, the errors and the names that a notebook tells while its cells run."""
+    sitting = student.Sitting(lambda plan: Sent(TOLD[n]), ["3.1"], "outside", 60.0, time.monotonic() + 60)
+    start, sitting.past["3.1"] = time.process_time(), student.TRIES
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sent, "ready", lambda self, until: None)
+        patch.setattr(Sent, "end", lambda self: None)
+        said = sitting.held()
+    assert not said["3.1"].right and time.process_time() - start < 10
+    grade = reports.Grade(Submission("Ada", "Ada"), said, {"3.1": 1.0})
+    reports.table([grade], tmp_path / "grades.csv")
+    written = (tmp_path / "grades.csv").read_text(encoding="utf-8")
+    assert len(written) < 10_000 and "\x1b" not in written and written.count("\n") == 2
+
+
+@pytest.mark.parametrize("n", range(len(TOLD)))
+def test_only_the_first_place_is_where_a_notebook_begins(n):
+    with pytest.raises(student.Stopped, match="something else than an answer"):
+        Sent(TOLD[n]).ready(time.monotonic() + 60)
 
 
 def test_a_check_that_does_not_end_is_ended(monkeypatch):
@@ -591,7 +630,7 @@ def test_a_check_that_does_not_end_is_ended(monkeypatch):
     monkeypatch.setattr(student, "GRACE", 0.5)
     start = time.monotonic()
     with pytest.raises(student.Stopped, match="took too long"):
-        student._one(Sent({}), "3.1", False, time.monotonic())
+        student._outside(Sent({}), "3.1", time.monotonic())
     assert time.monotonic() - start < 10 and signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 

@@ -26,13 +26,14 @@ import cloudpickle
 
 from vitnb._files import replacing
 from vitnb.checks import engine
-from vitnb.grading import reports, sandbox, student
+from vitnb.grading import reports, sandbox, sheets, student
 from vitnb.grading.submissions import Submission, submissions
 
 STOPPED = 130  # what a program returns that Ctrl-C has ended
 STOPS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 DEATH_SIGNAL = 1  # of prctl
 MEMORY = 8 << 30  # bytes of one process of the grader: what a submission returns may be of any size and shape
+PATIENT = 3  # times the time for one notebook is what all of one student's may take
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,7 +63,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--sheet", type=Path, metavar="FILE.csv", help="the sheet that the platform exported, to be filled in"
     )
-    made.add_argument("--column", default="Grade", help="its column for the points (Grade, as Moodle has it)")
+    made.add_argument("--column", help="its column for the points (Moodle's: Grade, Bewertung, Note, Calificación)")
+    made.add_argument("--key", metavar="COLUMN", help="its column that says who is who, if it has an unusual head")
     made.add_argument("--jobs", type=int, default=2, help="notebooks at a time (2)")
     made.add_argument("--seconds", type=float, default=student.SECONDS, help="by the clock, for one exercise (30)")
     made.add_argument("--sandbox", choices=sandbox.WAYS, help="this one, instead of the best that works")
@@ -115,7 +117,7 @@ def grade(options: argparse.Namespace) -> int:
             f"no sandbox works here, so nothing was run ({said}). Install bubblewrap, or use Linux 6.2 or newer."
         )
     if options.sheet:
-        reports.head_of(options.sheet, options.column)  # before an hour's work, not after it
+        sheets.read(options.sheet, options.column, options.key)  # before an hour's work, not after it
     print(f"Sandbox: {way}")
     with stoppable() as stop:
         return graded_all(options, worth, way, stop)
@@ -135,7 +137,10 @@ def stoppable() -> Iterator[threading.Event]:
 
 
 def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, stop: threading.Event) -> int:
-    with submissions(options.source, alone=options.gradescope is not None, but=options.out) as found:
+    notes: list[str] = []
+    with submissions(options.source, options.gradescope is not None, options.out, notes) as found:
+        for one in notes:
+            print(student.readable(one))
         for one in (options.out, options.out / "feedback"):
             one.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
@@ -144,21 +149,25 @@ def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, s
     if not grades:
         raise KeyboardInterrupt
     stopped = len(grades) < len(found)
+    missed, absent = [], []
+    if options.sheet and not stopped:
+        out = options.out / options.sheet.name
+        missed, absent = reports.sheet(grades, options.sheet, options.column, out, options.key)
     reports.table(grades, options.out / "grades.csv")
     for one, name in zip(grades, reports.files(grades), strict=True):
         with replacing(options.out / "feedback" / f"{name}.html") as part:
             part.write_text(reports.page(one), encoding="utf-8")
     if options.sheet and not stopped:
-        missed, absent = reports.sheet(grades, options.sheet, options.column, options.out / options.sheet.name)
-        print(
-            f"Filled in: {options.out / options.sheet.name}"
-            + (f"; not listed in it: {', '.join(missed)}" if missed else "")
-        )
+        unclear = [one for one in grades if one.unclear]
+        names = [name for name in missed if name not in {one.submission.student for one in unclear}]
+        print(f"Filled in: {out}" + (f"; not listed in it: {', '.join(names)}" if names else ""))
+        for one in unclear:
+            print(f"Not filled in: {one.submission.student}, as {student.readable(one.unclear)}")
         if absent:
             print(f"Handed in nothing ({len(absent)}): {', '.join(map(student.readable, absent))}")
     if options.gradescope:
         options.gradescope.write_text(reports.gradescope(grades[0]), encoding="utf-8")
-    look = sorted({one.submission.student for one in grades for v in one.verdicts.values() if v.suspect})
+    look = sorted({one.submission.student for one in grades if one.doubtful})
     seconds = time.monotonic() - start
     print(
         f"{len(grades)} students in {seconds:.0f} s ({seconds / len(grades):.1f} s each): {options.out / 'grades.csv'}"
@@ -169,7 +178,8 @@ def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, s
     if look:
         print(f"Look at these yourself: {', '.join(look)}")
     if stopped:
-        left = {one.student for one in found} - {one.submission.student for one in grades}
+        done = {one.submission for one in grades}
+        left = [one.student for one in found if one not in done]  # two may have one name
         sheet = f", and {options.sheet.name} was not filled in" if options.sheet else ""
         print(f"Stopped: {len(found) - len(grades)} students were not graded{sheet}: {', '.join(sorted(left))}")
     return STOPPED if stopped else 0
@@ -273,26 +283,30 @@ def ungraded(submission: Submission, worth: dict[str, float], reason: str) -> re
 def graded(
     way: str, submission: Submission, worth: dict[str, float], course: Path | None, seconds: float
 ) -> reports.Grade:
-    """Judge all notebooks of a student: an exercise counts as its last notebook that answers it has it."""
+    """Judge a student's notebooks, the latest first: an exercise counts as the latest that answers it has it."""
     start, numbers = time.monotonic(), list(worth)
     problems = " ".join(submission.problems)
     said = f"Nothing to judge: {problems}"
     verdicts = {} if submission.notebooks else {n: student.Verdict(False, said, suspect=problems) for n in numbers}
-    notes = {}
-    last = start + student.patience(numbers, seconds)
+    patience, many = student.patience(numbers, seconds), len(submission.notebooks)
+    end = start + min(many, PATIENT) * patience
+    look: dict[str, list[str]] = {n: [] for n in numbers}
+    counts: dict[str, str] = {}
     try:
-        for notebook, name in zip(submission.notebooks, submission.names, strict=True):
-            for number, verdict in student.judge(way, notebook, numbers, course, seconds, last).items():
-                if number not in verdicts or not verdict.sentence.startswith(f"{number}: not done yet."):
-                    verdicts[number], notes[number] = verdict, f"of {len(submission.names)} notebooks {name} counts"
+        for notebook, name in reversed(list(zip(submission.notebooks, submission.names, strict=True))):
+            if not (left := [n for n in numbers if n not in verdicts or not verdicts[n].answers]):
+                break
+            last = min(end, time.monotonic() + patience)
+            for number, verdict in student.judge(way, notebook, left, course, seconds, last).items():
+                if not verdict.answers and not verdict.empty and many > 1:
+                    look[number].append(f"{name}: {verdict.sentence}")
+                if number not in verdicts or verdict.answers or verdicts[number].empty:
+                    verdicts[number], counts[number] = verdict, f"of {many} notebooks {name} counts"
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"the grader met {type(error).__name__} in {Path(where.filename).name}, line {where.lineno}"
         verdicts = {**ungraded(submission, worth, reason).verdicts, **verdicts}
-    if len(submission.names) < 2:
-        notes = {}
-    for number in notes:
-        notes[number] = "; ".join(filter(None, (notes[number], problems)))
+    notes = {n: "; ".join(filter(None, [counts[n] if many > 1 else "", *look[n], problems])) for n in counts}
     return reports.Grade(submission, verdicts, worth, time.monotonic() - start, notes)
 
 
