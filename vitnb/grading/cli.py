@@ -220,7 +220,7 @@ def side_by_side(
     """Grade in processes, not in threads: a check sets torch's settings, draws random numbers and prints."""
     others, grades, waiting = active_children(), {}, {}
     with ProcessPoolExecutor(min(jobs, len(found)), get_context("spawn"), ready) as pool:
-        with deaf(), contextlib.suppress(BrokenProcessPool):
+        with ignoring(), contextlib.suppress(BrokenProcessPool):
             for n, one in found.items():
                 waiting[pool.submit(work, one)] = n
         while waiting and not stop.is_set():
@@ -236,8 +236,8 @@ def side_by_side(
 
 
 @contextlib.contextmanager
-def deaf() -> Iterator[None]:
-    """Programs that are started within never hear Ctrl-C, which a terminal sends to all: the first one decides."""
+def ignoring() -> Iterator[None]:
+    """Programs that are started within ignore Ctrl-C, which a terminal sends to all: the first one decides."""
     before = signal.getsignal(signal.SIGINT)
     here = threading.current_thread() is threading.main_thread()
     if here:
