@@ -414,17 +414,18 @@ def test_a_keeper_that_is_killed_is_stood_in_for(shut, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_ctrl_c_keeps_the_marks_so_far(times, shut, tmp_path):
+    (tmp_path / "in").mkdir()  # an empty folder would be a student who handed in nothing
     for name, cells in {"Ada": [RIGHT, CHECK], "Ben": [UNDIVIDED, CHECK]}.items():
-        store(tmp_path / f"{name}.ipynb", *cells)
+        store(tmp_path / "in" / f"{name}.ipynb", *cells)
     for name in ("Eve", "Fay", "Gus"):
         left = LEFT["a double fork in a session of its own"]
-        store(tmp_path / f"{name}.ipynb", TRIES, left, "nap('undead')", CHECK)
+        store(tmp_path / "in" / f"{name}.ipynb", TRIES, left, "nap('undead')", CHECK)
     (tmp_path / "sheet.csv").write_text("Identifier,Full name,Grade\nParticipant 1,Ada,\nParticipant 5,Eve,\n")
     command = [
         sys.executable,
         "-m",
         "vitnb.grading.cli",
-        str(tmp_path),
+        str(tmp_path / "in"),
         "--exercises",
         "3.1",
         "--out",

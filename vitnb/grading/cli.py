@@ -133,7 +133,8 @@ def stoppable() -> Iterator[threading.Event]:
         yield stop
     finally:
         for one, handler in before.items():
-            signal.signal(one, handler)
+            # Once stopped, the program ends: a late Ctrl-C has nothing more to stop.
+            signal.signal(one, signal.SIG_IGN if stop.is_set() else handler)
 
 
 def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, stop: threading.Event) -> int:
