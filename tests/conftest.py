@@ -35,6 +35,8 @@ LONG = (
     "test_jupyterlab.py",
     "test_jax.py",
     "test_grading.py",
+    "test_safety.py",
+    "test_marks.py",
 )
 # Whatever a page's policy refuses, for whatever reason, is an error in the page.
 REFUSED = """addEventListener("securitypolicyviolation", (event) => console.error(

@@ -194,6 +194,15 @@ def test_heavy_file(tmp_path, monkeypatch):
     stops(test_repository.test_nothing_is_heavy, "weights.bin")
 
 
+@gate("a sandbox for submissions that does not hold", "the grader itself, before it runs one")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandboxes are Linux's")
+def test_open_sandbox(monkeypatch):
+    from vitnb.grading import sandbox
+
+    monkeypatch.setitem(sandbox.WAYS, "open", lambda job, home: [sys.executable, *job.arguments])
+    assert sandbox.works("open").startswith("it lets a process read, write")
+
+
 @gate("a program that unpickles what it was given", "tests/test_security.py")
 def test_unpickling(tmp_path, monkeypatch):
     (tmp_path / "loader.py").write_text("import torch\n\nstate = torch.load('run.pt', weights_only=False)\n")

@@ -88,14 +88,14 @@ WRITTEN = {
 
 HOSTILE = {
     "a loop in the function": ((answering("while True: pass"), CHECK), False, "loop that does not end"),
-    "a loop in a cell": (("while True: pass", RIGHT, CHECK), False, "loop that does not end"),
+    "a loop in a cell": (("while True: pass", RIGHT, CHECK), True, "Right:"),
     "a loop that catches everything": (
-        ("while True:\n    try:\n        while True: pass\n    except BaseException: pass", RIGHT), False, "loop",
+        ("while True:\n    try:\n        while True: pass\n    except BaseException: pass", RIGHT), True, "Right:",
     ),
     "waits": ((answering("import time; time.sleep(3600)"), CHECK), False, "took too long"),
     "sys.exit in a cell": (("sys.exit(0)", RIGHT, CHECK), True, "Right:"),
     "os._exit in the function": ((answering("os._exit(0)"), CHECK), False, "ended the program"),
-    "os._exit in a cell": (("os._exit(0)", RIGHT, CHECK), False, "did not run to its end"),
+    "os._exit in a cell": (("os._exit(0)", RIGHT, CHECK), True, "Right:"),
     "takes all memory": ((answering("x = [torch.empty(1 << 28) for _ in range(1000)]"), CHECK), False, "memory"),
     "returns too much": ((answering("return torch.zeros(1 << 26)"), CHECK), False, "64 MB"),
     "replaces the check": (
@@ -204,7 +204,8 @@ def test_a_submission_gets_the_verdict_of_check(case, way, tmp_path):
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_submission_fails_alone(case, way, tmp_path):
     cells, right, words = HOSTILE[case]
-    verdict = said_of(way, tmp_path, *cells, seconds=4.0 if case in ENDLESS else SECONDS)
+    seconds = SECONDS if case not in ENDLESS else 10.0 if right else 4.0  # a right answer waits behind the loop
+    verdict = said_of(way, tmp_path, *cells, seconds=seconds)
     assert verdict.right == right and words in verdict.sentence, verdict.sentence
 
 
@@ -578,7 +579,7 @@ def test_names_of_any_kind_get_a_row_and_a_page(tmp_path, monkeypatch, capsys):
     text = capsys.readouterr().out + (tmp_path / "in" / "out" / "grades.csv").read_text()
     assert not any(ord(one) < 32 and one != "\n" for one in text) and "\u202e" not in text
     assert {"'=cmd", "'+cmd", "'＝cmd", "Zöe"} <= {row["student"] for row in rows}
-    assert '"a;=1+1"' in text
+    assert '"a;\'=1+1"' in text  # whoever's spreadsheet cuts at semicolons
 
 
 def test_an_error_of_the_grader_costs_no_other_student(tmp_path, monkeypatch, capsys):
@@ -769,7 +770,7 @@ def test_the_time_for_all_of_a_students_notebooks_is_bounded(way, tmp_path):
     one = Submission("Eve", "Eve", tuple(paths), tuple(path.name for path in paths))
     start = time.monotonic()
     grade = cli.graded(way, one, {"3.1": 1.0}, None, 3.0)
-    assert grade.total == 0 and time.monotonic() - start < student.patience(["3.1"], 3.0) + 15
+    assert grade.total == 0 and time.monotonic() - start < cli.PATIENT * student.patience(["3.1"], 3.0) + 15
 
 
 def test_data_crosses_as_it_is_and_nothing_else_does():

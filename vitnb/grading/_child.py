@@ -1,66 +1,58 @@
 """Inside the sandbox: run a notebook's cells, then answer the grader's calls with data.
 
-    python -m vitnb.grading._child NOTEBOOK WANTED outside|inside [COURSE.py]
+    python -m vitnb.grading._child NOTEBOOK PLAN outside|inside [COURSE.py]
 
 Requests come by the standard input, answers leave by the standard output, each
-with the number of its request. WANTED is JSON: exercise -> the name of its
-function. What check() is given in the notebook is kept as the answer to that
-exercise, so cells may be moved, copied, split and lose their metadata; where
-no check cell is left, the function is found by its name.
+with the number of its request. PLAN is JSON: `wanted`, exercise -> the name of
+its function; `past`, exercise -> how many of its answers were judged when the
+notebook was run before; `stops`, the places (cell, statement) at which a cell
+ends, because nothing came after them.
+
+An answer is told to the grader when check() is given it, and is judged there
+and then, as in the notebook: what a later cell does to it, or to the whole
+program, comes too late. So cells may be moved, copied, split and lose their
+metadata; where no check cell is left, the function is found by its name.
 """
 
+import asyncio
 import contextlib
+import difflib
 import importlib.util
 import io
 import json
-import linecache
 import os
+import random
 import struct
 import sys
 import traceback
 import types
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from numbers import Real
 
 import cloudpickle
+import numpy as np
 import torch
 
+from vitnb.grading.running import cells, prepared, run
 from vitnb.grading.wire import packed
 
 CALL = struct.Struct("<Q")
+MANY = 1_000_000  # things in a list: more of them are too much for a message
 
 
-def cells(path: str) -> list[str]:
-    """The code of a notebook, without the commands to IPython: nothing is installed in here."""
-    with open(path, encoding="utf-8-sig") as file:
-        book = json.load(file)
-    found = [cell for cell in book["cells"] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
-    codes = ["".join(map(str, cell.get("source") or "")) for cell in found]
-    return ["\n".join(one for one in code.split("\n") if not one.lstrip().startswith(("%", "!"))) for code in codes]
-
-
-def recorder(answers: dict) -> types.ModuleType:
-    """A module in the place of vitnb.checks, whose check only keeps the answer."""
+def recorder(record: Callable) -> types.ModuleType:
+    """A module in the place of vitnb.checks, whose check only hands the answer on."""
 
     def check(number, answer=None, hint=None):
         if answer is not None and answer is not ...:
-            answers[number] = answer
+            record(number, answer)
         return True
 
     module = types.ModuleType("vitnb.checks")
     module.check = check
     return module
-
-
-def run(codes: list[str], space: dict) -> list[str]:
-    """Run the cells one by one, as a reader would who goes on after an error; return the errors."""
-    errors = []
-    for n, code in enumerate(codes):
-        name = f"<cell {n + 1}>"
-        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
-        try:
-            exec(compile(code, name, "exec"), space)
-        except BaseException as error:  # SystemExit and KeyboardInterrupt end a cell, too
-            errors.append(f"cell {n + 1}: {type(error).__name__}: {error}"[:300])
-    return errors
 
 
 def untouched(answer) -> bool:
@@ -86,12 +78,67 @@ def answered(answer, given: tuple) -> dict:
     try:
         result = answer(*given)
     except BaseException as error:
-        notes = [str(error)[:300]] if str(error) else []
-        return {"raised": type(error).__name__, "notes": notes, "line": line_of(error)}
+        return raised(error)
     changed = {
         i: given[i] for i, old in before.items() if old.shape != given[i].shape or not torch.equal(old, given[i])
     }
-    return {"returned": result, "changed": changed, "untouched": result is None and untouched(answer)}
+    return {"returned": data(result), "changed": changed, "untouched": result is None and untouched(answer)}
+
+
+@contextlib.contextmanager
+def as_in_check():
+    """Torch's settings as check() has them, and afterwards the notebook's own, its random numbers too."""
+    kept = torch.get_default_dtype(), torch.empty(0).device
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    with torch.inference_mode(False), torch.enable_grad():
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(kept[0])
+            torch.set_default_device(None if kept[1].type == "cpu" else kept[1])
+            random.setstate(states[0]), np.random.set_state(states[1]), torch.set_rng_state(states[2])  # noqa: NPY002
+
+
+def raised(error: BaseException) -> dict:
+    """An error as data: its kinds, its own first, its message, the reader's line and the files from which it came."""
+    try:
+        message = str(error)[:2000]
+    except Exception:
+        message = ""
+    kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
+    files = {str(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)}
+    notes = [message] if message or error.args else []
+    return {
+        "raised": type(error).__name__,
+        "kinds": kinds,
+        "notes": notes,
+        "line": line_of(error),
+        "files": list(files)[:50],
+    }
+
+
+def data(value, depth: int = 0):
+    """A value with what is a number or a list to Python in the form that can cross: check() takes both alike."""
+    if depth > 50 or (isinstance(value, (dict, list, tuple, set)) and len(value) > MANY):
+        return value
+    for kind in (str, bytes, float, int):
+        if isinstance(value, kind) and (kind is str or not isinstance(value, (bool, np.generic))):
+            value = kind.__new__(kind, value)
+            return float(value) if kind is int and abs(value) >= 2**63 else value
+    if isinstance(value, Real) and not isinstance(value, (bool, np.bool_, np.integer, np.floating)):
+        return float(value)
+    if isinstance(value, np.longdouble):
+        return float(value)
+    if isinstance(value, np.ndarray) and type(value) is np.ndarray:
+        return np.array(value.astype(value.dtype.newbyteorder("="), order="C"))
+    if isinstance(value, dict):
+        return {data(key, depth + 1): data(one, depth + 1) for key, one in value.items()}
+    for kind in (tuple, list, set, frozenset):
+        if isinstance(value, kind):
+            return kind(data(one, depth + 1) for one in value)
+    return value
 
 
 def judged(number: str, answer) -> dict:
@@ -118,38 +165,89 @@ def course(path: str) -> None:
     spec.loader.exec_module(module)
 
 
-def main(notebook: str, wanted: str, where: str, *courses: str) -> None:
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0), os.dup2(nothing, 1)
-    answers: dict = {}
-    space = {"__name__": "__main__"}
+def alike(space: dict, name: str) -> str:
+    """The name of a function of the reader's own that looks as if this one were meant, or nothing."""
+    own = [one for one, thing in list(space.items()) if getattr(thing, "__module__", "") == "__main__"]
+    return next(iter(difflib.get_close_matches(name, [one for one in own if one != name], 1, 0.8)), "")
+
+
+class Child:
+    """The conversation with the grader."""
+
+    def __init__(self, plan: dict, real: types.ModuleType | None):
+        self.requests, self.replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0), os.dup2(nothing, 1)
+        self.wanted, self.stops, self.past = plan["wanted"], plan["stops"], Counter(plan["past"])
+        self.real, self.answers, self.process = real, {}, os.getpid()
+        self.stub = recorder(self.record)
+        self.stand_in(self.stub)
+
+    def stand_in(self, module: types.ModuleType) -> None:
+        sys.modules["vitnb.checks"] = sys.modules["vitnb"].checks = module
+
+    def say(self, value: dict) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                message = packed(value)
+            except Exception:  # something odd that only looks like data
+                message = packed({"to": value.get("to"), "returned": object(), "changed": {}, "untouched": False})
+        self.replies.write(message)
+        self.replies.flush()
+
+    def record(self, number, answer) -> None:
+        """Let an answer be judged at once, unless it was when the notebook was run before."""
+        if number not in self.wanted or os.getpid() != self.process:
+            return
+        self.answers[number] = answer
+        if self.past[number] > 0:
+            self.past[number] -= 1
+            return
+        with as_in_check():
+            self.say({"recorded": number})
+            self.serve()
+
+    def serve(self) -> None:
+        """Answer the grader's calls until it lets the notebook go on."""
+        while len(head := self.requests.read(CALL.size)) == CALL.size:
+            to, number, given = cloudpickle.loads(self.requests.read(CALL.unpack(head)[0]))  # the grader's: trusted
+            if number is None:
+                return
+            if self.real is not None:
+                self.stand_in(self.real)
+                said = judged(number, self.answers[number])
+                self.stand_in(self.stub)
+            else:
+                said = answered(self.answers[number], given)
+            self.say({"to": to, **said})
+        os._exit(0)  # the grader is gone
+
+    async def run(self, notebook: str) -> None:
+        space = prepared()
+        self.say({"at": (0, 0)})
+        stops = {tuple(one) for one in self.stops}
+        errors = await run(cells(notebook), space, lambda *at: self.say({"at": at}), stops)
+        for number, name in self.wanted.items():
+            if callable(space.get(name)):
+                self.answers.setdefault(number, space[name])
+        missing = {number: alike(space, name) for number, name in self.wanted.items() if number not in self.answers}
+        with as_in_check():
+            self.say({"errors": errors[:5], "answers": list(self.answers), "alike": missing})
+            self.serve()
+
+
+def main(notebook: str, plan: str, where: str, *courses: str) -> None:
     real = None
     if where == "inside":
         import vitnb.checks as real
 
         for path in courses:
             course(path)
-    stub = sys.modules["vitnb.checks"] = recorder(answers)
-    sys.modules["vitnb"].checks = stub
-
-    def say(value: dict) -> None:
-        replies.write(packed(value))
-        replies.flush()
-
+    child = Child(json.loads(plan), real)
     # Student's prints go nowhere; the grader knows the limits of time and memory.
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        errors = run(cells(notebook), space)
-        for number, name in json.loads(wanted).items():
-            if number not in answers and callable(space.get(name)):
-                answers[number] = space[name]
-        say({"errors": errors[:5], "answers": list(answers)})
-        if real is not None:
-            sys.modules["vitnb.checks"] = sys.modules["vitnb"].checks = real
-        while len(head := requests.read(CALL.size)) == CALL.size:
-            to, number, given = cloudpickle.loads(requests.read(CALL.unpack(head)[0]))  # from the grader: trusted
-            said = judged(number, answers[number]) if where == "inside" else answered(answers[number], given)
-            say({"to": to, **said})
+        asyncio.run(child.run(notebook))
 
 
 if __name__ == "__main__":

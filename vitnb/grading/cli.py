@@ -1,30 +1,43 @@
 """vitnb-grade: grade a folder or a zip of notebooks in a sandbox."""
 
 import argparse
+import contextlib
+import ctypes
 import importlib.util
+import os
 import re
+import resource
 import shlex
+import signal
 import sys
+import tempfile
+import threading
 import time
 import traceback
 import zipfile
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import cloudpickle
 
 from vitnb._files import replacing
 from vitnb.checks import engine
-from vitnb.grading import reports, sandbox, student
+from vitnb.grading import reports, sandbox, sheets, student
 from vitnb.grading.submissions import Submission, submissions
+
+STOPPED = 130  # what a program returns that Ctrl-C has ended
+STOPS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+DEATH_SIGNAL = 1  # of prctl
+MEMORY = 8 << 30  # bytes of one process of the grader: what a submission returns may be of any size and shape
+PATIENT = 3  # times the time for one notebook is what all of one student's may take
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Grade, write the results, say what was done. Returns 0, or 2 if nothing could be graded."""
+    """Grade, write the results, say what was done. Returns 0, or 2 if nothing could be graded, or 130 if stopped."""
     options = parser().parse_args(arguments)
     options.course = options.course and options.course.resolve()  # each notebook is run in a folder of its own
     try:
@@ -32,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError) as error:
         print(f"vitnb-grade: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("vitnb-grade: stopped before anything was graded", file=sys.stderr)
+        return STOPPED
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,7 +63,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--sheet", type=Path, metavar="FILE.csv", help="the sheet that the platform exported, to be filled in"
     )
-    made.add_argument("--column", default="Grade", help="its column for the points (Grade, as Moodle has it)")
+    made.add_argument("--column", help="its column for the points (Moodle's: Grade, Bewertung, Note, Calificación)")
+    made.add_argument("--key", metavar="COLUMN", help="its column that says who is who, if it has an unusual head")
     made.add_argument("--jobs", type=int, default=2, help="notebooks at a time (2)")
     made.add_argument("--seconds", type=float, default=student.SECONDS, help="by the clock, for one exercise (30)")
     made.add_argument("--sandbox", choices=sandbox.WAYS, help="this one, instead of the best that works")
@@ -97,32 +114,61 @@ def grade(options: argparse.Namespace) -> int:
     if way is None or reasons[way]:
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         raise OSError(
-            f"no sandbox works here, so nothing was run ({said}). Install bubblewrap, or use Linux 5.13 or newer."
+            f"no sandbox works here, so nothing was run ({said}). Install bubblewrap, or use Linux 6.2 or newer."
         )
     if options.sheet:
-        reports.head_of(options.sheet, options.column)  # before an hour's work, not after it
+        sheets.read(options.sheet, options.column, options.key)  # before an hour's work, not after it
     print(f"Sandbox: {way}")
-    with submissions(options.source, alone=options.gradescope is not None, but=options.out) as found:
+    with stoppable() as stop:
+        return graded_all(options, worth, way, stop)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[threading.Event]:
+    """Ctrl-C, once or many times, sets the event that this yields, and nothing else."""
+    stop, before = threading.Event(), {}
+    if threading.current_thread() is threading.main_thread():
+        before = {one: signal.signal(one, lambda *_: stop.set()) for one in STOPS}
+    try:
+        yield stop
+    finally:
+        for one, handler in before.items():
+            # Once stopped, the program ends: a late Ctrl-C has nothing more to stop.
+            signal.signal(one, signal.SIG_IGN if stop.is_set() else handler)
+
+
+def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, stop: threading.Event) -> int:
+    notes: list[str] = []
+    with submissions(options.source, options.gradescope is not None, options.out, notes) as found:
+        for one in notes:
+            print(student.readable(one))
         for one in (options.out, options.out / "feedback"):
             one.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
         work = partial(graded, way, worth=worth, course=options.course, seconds=options.seconds)
-        grades = everyone(work, found, worth, max(1, options.jobs), options.course)
+        grades = everyone(work, found, worth, max(1, options.jobs), options.course, stop)
+    if not grades:
+        raise KeyboardInterrupt
+    stopped = len(grades) < len(found)
+    missed, absent = [], []
+    if options.sheet and not stopped:
+        out = options.out / options.sheet.name
+        missed, absent = reports.sheet(grades, options.sheet, options.column, out, options.key)
     reports.table(grades, options.out / "grades.csv")
     for one, name in zip(grades, reports.files(grades), strict=True):
         with replacing(options.out / "feedback" / f"{name}.html") as part:
             part.write_text(reports.page(one), encoding="utf-8")
-    if options.sheet:
-        missed, absent = reports.sheet(grades, options.sheet, options.column, options.out / options.sheet.name)
-        print(
-            f"Filled in: {options.out / options.sheet.name}"
-            + (f"; not listed in it: {', '.join(missed)}" if missed else "")
-        )
+    if options.sheet and not stopped:
+        unclear = [one for one in grades if one.unclear]
+        names = [name for name in missed if name not in {one.submission.student for one in unclear}]
+        print(f"Filled in: {out}" + (f"; not listed in it: {', '.join(names)}" if names else ""))
+        for one in unclear:
+            print(f"Not filled in: {one.submission.student}, as {student.readable(one.unclear)}")
         if absent:
             print(f"Handed in nothing ({len(absent)}): {', '.join(map(student.readable, absent))}")
     if options.gradescope:
         options.gradescope.write_text(reports.gradescope(grades[0]), encoding="utf-8")
-    look = sorted({one.submission.student for one in grades for v in one.verdicts.values() if v.suspect})
+    look = sorted({one.submission.student for one in grades if one.doubtful})
     seconds = time.monotonic() - start
     print(
         f"{len(grades)} students in {seconds:.0f} s ({seconds / len(grades):.1f} s each): {options.out / 'grades.csv'}"
@@ -132,7 +178,12 @@ def grade(options: argparse.Namespace) -> int:
         print(f"Handed in no notebook that can be read ({len(without)}): {', '.join(without)}")
     if look:
         print(f"Look at these yourself: {', '.join(look)}")
-    return 0
+    if stopped:
+        done = {one.submission for one in grades}
+        left = [one.student for one in found if one not in done]  # two may have one name
+        sheet = f", and {options.sheet.name} was not filled in" if options.sheet else ""
+        print(f"Stopped: {len(found) - len(grades)} students were not graded{sheet}: {', '.join(sorted(left))}")
+    return STOPPED if stopped else 0
 
 
 def everyone(
@@ -141,26 +192,87 @@ def everyone(
     worth: dict[str, float],
     jobs: int,
     course: Path | None,
+    stop: threading.Event | None = None,
 ) -> list[reports.Grade]:
-    """Grade all; a submission that ends a process of the grader itself is tried once more, alone, and then given up."""
+    """Grade all, or those whose turn it was before somebody wanted to stop.
+
+    A submission that ends a process of the grader itself is tried once more, alone, and then given up.
+    """
     grades: dict[int, reports.Grade] = {}
-    for together in (range(len(found)),), [(n,) for n in range(len(found))]:
-        for numbers in together:
-            left = [n for n in numbers if n not in grades]
-            if not left:
-                continue
-            # Processes, not threads: a check sets torch's settings, draws random numbers and prints.
-            ready = (course,) if course else ()
-            with ProcessPoolExecutor(
-                min(jobs, len(left)), get_context("spawn"), load if ready else None, ready
-            ) as pool:
-                for n, future in {n: pool.submit(work, found[n]) for n in left}.items():
-                    try:
-                        grades[n] = future.result()
-                    except BrokenProcessPool:
-                        if len(left) == 1:
-                            grades[n] = ungraded(found[n], worth, "the grader's own process ended")
-    return [grades[n] for n in range(len(found))]
+    stop = stop or threading.Event()
+    with folders() as top:
+        for together in (range(len(found)),), [(n,) for n in range(len(found))]:
+            for numbers in together:
+                left = [n for n in numbers if n not in grades]
+                if left and not stop.is_set():
+                    grades |= side_by_side(work, {n: found[n] for n in left}, jobs, partial(ready, top, course), stop)
+                    if len(left) == 1 and left[0] not in grades and not stop.is_set():
+                        grades[left[0]] = ungraded(found[left[0]], worth, "the grader's own process ended")
+    return [grades[n] for n in range(len(found)) if n in grades]
+
+
+def side_by_side(
+    work: Callable[[Submission], reports.Grade],
+    found: dict[int, Submission],
+    jobs: int,
+    ready: Callable[[], None],
+    stop: threading.Event,
+) -> dict[int, reports.Grade]:
+    """Grade in processes, not in threads: a check sets torch's settings, draws random numbers and prints."""
+    others, grades, waiting = active_children(), {}, {}
+    with ProcessPoolExecutor(min(jobs, len(found)), get_context("spawn"), ready) as pool:
+        with ignoring(), contextlib.suppress(BrokenProcessPool):
+            for n, one in found.items():
+                waiting[pool.submit(work, one)] = n
+        while waiting and not stop.is_set():
+            for future in wait(waiting, 0.2, "FIRST_COMPLETED").done:
+                n = waiting.pop(future)
+                with contextlib.suppress(BrokenProcessPool):
+                    grades[n] = future.result()
+        if waiting:
+            for process in set(active_children()).difference(others):
+                process.kill()  # what it had started ends with it
+            pool.shutdown(cancel_futures=True)
+    return grades
+
+
+@contextlib.contextmanager
+def ignoring() -> Iterator[None]:
+    """Programs that are started within ignore Ctrl-C, which a terminal sends to all: the first one decides."""
+    before = signal.getsignal(signal.SIGINT)
+    here = threading.current_thread() is threading.main_thread()
+    if here:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        if here:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def folders() -> Iterator[Path]:
+    """A folder for those of all sandboxes; at the end, the last one has gone."""
+    with tempfile.TemporaryDirectory(prefix="vitnb-", ignore_cleanup_errors=True) as top:
+        os.chmod(top, 0o711)  # each sandbox's own user must find its folder
+        try:
+            yield Path(top)
+        finally:
+            until = time.monotonic() + sandbox.ENDING
+            while any(Path(top).iterdir()) and time.monotonic() < until:
+                time.sleep(0.02)
+
+
+def ready(top: Path, course: Path | None) -> None:
+    """In each process of the grader, before it grades."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # nobody else would ask for its grades
+    most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY if most < 0 else min(MEMORY, most), most))
+    sandbox.TOP = top
+    if course:
+        load(course)
 
 
 def ungraded(submission: Submission, worth: dict[str, float], reason: str) -> reports.Grade:
@@ -172,26 +284,30 @@ def ungraded(submission: Submission, worth: dict[str, float], reason: str) -> re
 def graded(
     way: str, submission: Submission, worth: dict[str, float], course: Path | None, seconds: float
 ) -> reports.Grade:
-    """Judge all notebooks of a student: an exercise counts as its last notebook that answers it has it."""
+    """Judge a student's notebooks, the latest first: an exercise counts as the latest that answers it has it."""
     start, numbers = time.monotonic(), list(worth)
     problems = " ".join(submission.problems)
     said = f"Nothing to judge: {problems}"
     verdicts = {} if submission.notebooks else {n: student.Verdict(False, said, suspect=problems) for n in numbers}
-    notes = {}
-    last = start + student.patience(numbers, seconds)
+    patience, many = student.patience(numbers, seconds), len(submission.notebooks)
+    end = start + min(many, PATIENT) * patience
+    look: dict[str, list[str]] = {n: [] for n in numbers}
+    counts: dict[str, str] = {}
     try:
-        for notebook, name in zip(submission.notebooks, submission.names, strict=True):
-            for number, verdict in student.judge(way, notebook, numbers, course, seconds, last).items():
-                if number not in verdicts or not verdict.sentence.startswith(f"{number}: not done yet."):
-                    verdicts[number], notes[number] = verdict, f"of {len(submission.names)} notebooks {name} counts"
+        for notebook, name in reversed(list(zip(submission.notebooks, submission.names, strict=True))):
+            if not (left := [n for n in numbers if n not in verdicts or not verdicts[n].answers]):
+                break
+            last = min(end, time.monotonic() + patience)
+            for number, verdict in student.judge(way, notebook, left, course, seconds, last).items():
+                if not verdict.answers and not verdict.empty and many > 1:
+                    look[number].append(f"{name}: {verdict.sentence}")
+                if number not in verdicts or verdict.answers or verdicts[number].empty:
+                    verdicts[number], counts[number] = verdict, f"of {many} notebooks {name} counts"
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"the grader met {type(error).__name__} in {Path(where.filename).name}, line {where.lineno}"
         verdicts = {**ungraded(submission, worth, reason).verdicts, **verdicts}
-    if len(submission.names) < 2:
-        notes = {}
-    for number in notes:
-        notes[number] = "; ".join(filter(None, (notes[number], problems)))
+    notes = {n: "; ".join(filter(None, [counts[n] if many > 1 else "", *look[n], problems])) for n in counts}
     return reports.Grade(submission, verdicts, worth, time.monotonic() - start, notes)
 
 
@@ -201,6 +317,7 @@ set -e
 apt-get update
 apt-get install -y --no-install-recommends python3-pip bubblewrap
 python3 -m pip install uv || python3 -m pip install --break-system-packages uv
+export UV_PYTHON_INSTALL_DIR=/autograder/python  # submissions run as a user who may not enter root's home
 python3 -m uv venv --python {python} /autograder/venv
 python3 -m uv pip install --python /autograder/venv/bin/python \\
   --index-url https://download.pytorch.org/whl/cpu torch torchvision

@@ -4,18 +4,17 @@ import csv
 import html
 import json
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vitnb._files import replacing
+from vitnb.grading import sheets
+from vitnb.grading.sheets import cell
 from vitnb.grading.student import Verdict
 from vitnb.grading.submissions import Submission
 
 FIELDS = ("student", "identifier", "exercise", "points", "of", "verdict", "judged", "look", "seconds")
-KEYS = ("ID", "Identifier", "SIS User ID", "SIS Login ID", "ID number", "Student", "Full name")  # names come last
-NO_STUDENTS = ("", "Points Possible", "Student, Test", "Test Student")  # rows of Canvas
 
 
 @dataclass
@@ -27,18 +26,19 @@ class Grade:
     worth: dict[str, float]
     seconds: float = 0.0
     notes: dict[str, str] = field(default_factory=dict)  # exercise -> what to look at besides its verdict
+    unclear: str = ""  # why its points are in no row of the sheet
 
     def points(self, number: str) -> float:
         return self.worth[number] if self.verdicts[number].right else 0.0
 
     @property
+    def doubtful(self) -> bool:
+        """Whether a person should look at it."""
+        return bool(self.unclear or self.submission.problems or any(one.suspect for one in self.verdicts.values()))
+
+    @property
     def total(self) -> float:
         return sum(map(self.points, self.verdicts))
-
-
-def cell(text: str) -> str:
-    """Text that no spreadsheet takes for a formula; all cells are quoted besides, as some split at semicolons."""
-    return f"'{text}" if unicodedata.normalize("NFKC", text[:1]) in ("=", "+", "-", "@", "\t", "\r", "\n") else text
 
 
 def files(grades: Sequence[Grade]) -> list[str]:
@@ -63,60 +63,33 @@ def table(grades: Sequence[Grade], path: Path) -> None:
             who = cell(grade.submission.student), cell(grade.submission.identifier)
             for number, verdict in grade.verdicts.items():
                 score = f"{grade.points(number):g}", f"{grade.worth[number]:g}"
-                look = "; ".join(filter(None, (verdict.suspect, grade.notes.get(number))))
+                look = "; ".join(filter(None, (verdict.suspect, grade.notes.get(number), grade.unclear)))
                 said = cell(verdict.sentence), verdict.where, cell(look)
                 rows.writerow([*who, number, *score, *said, f"{grade.seconds:.1f}"])
 
 
-def sheet(grades: Sequence[Grade], exported: Path, column: str, path: Path) -> tuple[list[str], list[str]]:
+def sheet(
+    grades: Sequence[Grade], exported: Path, column: str | None, path: Path, key: str | None = None
+) -> tuple[list[str], list[str]]:
     """Fill the total into a copy of the sheet that a platform exported.
 
-    Returns the students that it does not list (or who share a name and have no
-    number), and those of the sheet who handed nothing in.
-    Canvas's gradebook and Moodle's grading worksheet are met by their own
-    columns (Identifier, ID, ...). No column and no row is added: Canvas would
-    make an assignment of a new column.
+    Returns the students who got no row, as the sheet does not list them or
+    leaves in doubt which is theirs (then `unclear` of their grade says why),
+    and those of the sheet who handed nothing in. No column and no row is
+    added: Canvas would make an assignment of a new column.
     Raises: ValueError if the sheet has no such column, or none that says who is who.
     """
-    rows, head, keys = head_of(exported, column)
-    feedback = head.index("Feedback comments") if "Feedback comments" in head else None
-    left: dict[str, Grade | None] = {}
-    for grade in grades:
-        for name in {grade.submission.student, grade.submission.identifier}:
-            left[name] = None if name in left else grade  # one name, two students: only numbers count
-    met, absent = set(), []
-    for row in rows[1:]:
-        names = [_plain(row[key]).removeprefix("Participant ") for key in keys if key < len(row)]
-        grade = next((left[name] for name in names if left.get(name)), None)
-        if grade is None:
-            absent += [names[-1]] if any(names) and names[-1] not in NO_STUDENTS else []
-            continue
-        row[head.index(column)] = f"{grade.total:g}"
-        if feedback is not None:
-            row[feedback] = cell(
-                " ".join(f"{n}: {v.sentence.removeprefix(f'{n}: ')}" for n, v in grade.verdicts.items())
-            )
-        met.add(id(grade))
-    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
-    return [grade.submission.student for grade in grades if id(grade) not in met], absent
-
-
-def _plain(text: str) -> str:
-    return unicodedata.normalize("NFC", text).strip()
-
-
-def head_of(exported: Path, column: str) -> tuple[list[list[str]], list[str], list[int]]:
-    """Read a platform's sheet: its rows, its head, and where in it stands who is who; ValueError as for sheet."""
-    with exported.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.reader(file))
-    head = rows[0] if rows else []
-    if column not in head:
-        raise ValueError(f"{exported} has no column {column!r}: one of {head} is wanted (--column)")
-    keys = [head.index(key) for key in KEYS if key in head]
-    if not keys:
-        raise ValueError(f"{exported} has none of the columns {', '.join(KEYS)}: who is who cannot be told")
-    return rows, head, keys
+    filled = sheets.read(exported, column, key)
+    matched = filled.matched([grade.submission for grade in grades])
+    for n, grade in enumerate(grades):
+        grade.unclear = filled.unclear.get(n, "")
+        if n in matched:
+            said = " ".join(f"{n}: {v.sentence.removeprefix(f'{n}: ')}" for n, v in grade.verdicts.items())
+            filled.fill(matched[n], grade.total, said)
+    filled.write(path)
+    rest = [row for row in filled.students() if row not in {*matched.values(), *filled.doubtful}]
+    missed = [grade.submission.student for n, grade in enumerate(grades) if n not in matched]
+    return missed, [filled.name(row) for row in rest]
 
 
 PAGE = """<!doctype html>

@@ -5,18 +5,21 @@ import contextlib
 import io
 import json
 import os
+import re
 import secrets
 import select
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +30,18 @@ from vitnb import checks
 from vitnb.checks import engine
 from vitnb.grading import disguise, sandbox, wire
 from vitnb.grading._child import CALL
+from vitnb.grading.notebook import unreadable
 
 SECONDS = 30.0  # by the clock, for all calls of one exercise; three times as many for all cells of a notebook
+START = 120.0  # seconds by the clock until the first cell runs, on a machine that is busy
 LOOK = 0.25  # seconds between two looks at what a submission takes
 SENTENCE = 2000  # letters of a verdict
-LARGEST = 20 << 20  # bytes of one notebook
-UNREADABLE = "Your file is no notebook that can be read, or larger than 20 MB: hand it in again, without its outputs."
+MOST = 1_000_000  # cells of a notebook, and statements of a cell
+GRACE = 30.0  # seconds for what the grader itself does, and a slow machine
+NO_ANSWER = "it sent something else than an answer."
+LATE = "it took too long: is there a loop that does not end?"
+RUNS = 6  # of one notebook, and one more an exercise: each goes on after the place at which the one before it ended
+TRIES = 10  # answers of one exercise in one notebook that are judged, as check() is called again and again
 
 # Answers to these are modules, or change what they are given, or are read by their attributes: no data.
 # tests/test_grading.py holds this list against the published solutions. A teacher's file may name its own, as INSIDE.
@@ -52,6 +61,10 @@ class Stopped(BaseException):  # no Exception: it must pass through the check
         self.machine = machine
 
 
+class Ended(Stopped):
+    """It ended by itself or took too long, as an honest program may."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What is said of one answer."""
@@ -60,9 +73,16 @@ class Verdict:
     sentence: str
     where: str = "outside"  # "inside": the verdict came from the student's own process
     suspect: str = ""  # why a person should look at it
+    answers: bool = True  # False: nothing was there to judge, so that another notebook's answer may count
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sentence", readable(self.sentence))
+        object.__setattr__(self, "suspect", readable(self.suspect))  # it may quote a cell
+        object.__setattr__(self, "answers", self.answers and not self.empty)
+
+    @property
+    def empty(self) -> bool:
+        return bool(re.match(r"\S+: not done yet\.", self.sentence))
 
 
 def readable(text: str) -> str:
@@ -72,15 +92,45 @@ def readable(text: str) -> str:
     return textwrap.shorten(kept, SENTENCE, placeholder=" ...") if len(kept) > SENTENCE else kept
 
 
-def readable_notebook(path: Path) -> bool:
-    """Whether a file is a notebook that can be run, by its form."""
+def text(message: dict, name: str) -> str:
+    """What a message says under this name, if it is a text: a child may send anything."""
+    said = message.get(name)
+    return said[: 2 * SENTENCE] if type(said) is str else ""
+
+
+def texts(message: Any, name: str) -> list[str]:
+    """The texts in a list of a message. Raises: Stopped if it is no such message."""
+    said = message.get(name, []) if type(message) is dict else None
+    if type(said) is not list:
+        raise Stopped(NO_ANSWER)
+    return [one[:SENTENCE] for one in said[:1000] if type(one) is str]
+
+
+@contextlib.contextmanager
+def in_time(until: float) -> Iterator[None]:
+    """Whatever the grader does with what a submission sent ends at this time (in the main thread, as it is graded)."""
+
+    def over(*_: Any) -> None:
+        raise Ended(LATE)
+
+    if threading.current_thread() is not threading.main_thread() or until == float("inf"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, until - time.monotonic()), 1.0)
     try:
-        if path.stat().st_size > LARGEST:
-            return False
-        with path.open(encoding="utf-8-sig") as file:
-            return isinstance(json.load(file)["cells"], list)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError):
-        return False
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def place(message: Any) -> list[int]:
+    """The cell and the statement that a message says are next. Raises: Stopped if it is no such message."""
+    at = message.get("at") if type(message) is dict else None
+    if type(at) is not tuple or len(at) != 2 or not all(type(n) is int and 0 <= n < MOST for n in at):
+        raise Stopped(NO_ANSWER)
+    return list(at)
 
 
 class Student:
@@ -90,71 +140,91 @@ class Student:
         self,
         way: str,
         notebook: Path,
-        wanted: dict[str, str],
+        plan: dict[str, Any],
         inside: bool = False,
         course: Path | None = None,
-        until: float = float("inf"),
     ):
         self.way, self.pending, self.reason, self.machine = way, False, "", ""
-        self.home = Path(tempfile.mkdtemp(prefix="vitnb-"))
-        self.copy = Path(tempfile.mkdtemp(prefix="vitnb-")) / "notebook.ipynb"  # its own path would tell whose it is
-        self.ended = threading.Event()
-        try:
-            self.copy.parent.chmod(0o755)
-            shutil.copyfile(notebook, self.copy)
-            self.copy.chmod(0o444)
-            where = "inside" if inside else "outside"
-            extra = [course] if inside and course else []
-            arguments = ["-m", "vitnb.grading._child", self.copy, json.dumps(wanted), where, *extra]
-            job = sandbox.Job(list(map(str, arguments)), [self.copy, *extra], checks=inside)
-            pipe = subprocess.PIPE
-            self.process = sandbox.start(
-                way, job, self.home, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0
-            )
-        except BaseException:
-            shutil.rmtree(self.home, ignore_errors=True), shutil.rmtree(self.copy.parent, ignore_errors=True)
-            raise
-        self.to, self.back = self.process.stdin.fileno(), self.process.stdout.fileno()
+        self.at, self.errors, self.answers, self.alike = [0, 0], [], set(), {}
+        self.box, self.ended = sandbox.Box(), threading.Event()
         self.watch = threading.Thread(target=self.look, daemon=True)
-        self.watch.start()
         try:
-            ready = self.receive(until)[0]
-            self.errors, self.answers = list(map(str, ready["errors"])), set(ready["answers"])
-        except Stopped as reason:
+            # Copies, in a folder that nobody else may enter: the notebook's own path would tell whose it is.
+            sources = [notebook, course] if inside and course else [notebook]
+            copies = [self.box.folder / name for name in ("notebook.ipynb", "course.py")[: len(sources)]]
+            for source, copy in zip(sources, copies, strict=True):
+                shutil.copyfile(source, copy)
+                copy.chmod(0o444)
+            where = "inside" if inside else "outside"
+            arguments = ["-m", "vitnb.grading._child", copies[0], json.dumps(plan), where, *copies[1:]]
+            pipe = subprocess.PIPE
+            job = sandbox.Job(list(map(str, arguments)), copies, checks=inside)
+            self.box.start(way, job, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0)
+            self.to, self.back = self.box.process.stdin.fileno(), self.box.process.stdout.fileno()
+            self.watch.start()
+        except BaseException:
             self.end()
-            raise Stopped(f"Your notebook did not run to its end: {reason}", reason.machine) from None
-        except (KeyError, TypeError):
-            self.end()
-            raise Stopped("Your notebook did not run to its end: it sent something else than an answer.") from None
+            raise
+
+    def ready(self, until: float) -> None:
+        """Wait until Python and torch have started, which takes none of the notebook's time."""
+        if place(self.told(until)) != [0, 0]:
+            raise Stopped(NO_ANSWER)
+
+    def told(self, until: float) -> dict:
+        """The next message while the cells run. Raises: Stopped if it is none."""
+        with in_time(until + GRACE):
+            message, _ = self.receive(until)
+        if type(message) is not dict:
+            raise Stopped(NO_ANSWER)
+        return message
+
+    def run(self, until: float, judged: Callable[[str], None]) -> None:
+        """Wait until the cells have run; let each answer be judged when it is recorded, which takes none of their time.
+
+        Raises: Stopped, with the place at which the notebook was left in `at`.
+        """
+        while "errors" not in (message := self.told(until)):
+            if "at" in message:
+                self.at = place(message)
+            else:
+                start = time.monotonic()
+                judged(text(message, "recorded"))
+                self.send(disguise.dumps((None, None, ())), until := until + time.monotonic() - start)
+        alike = message.get("alike")
+        self.errors, self.answers = texts(message, "errors"), set(texts(message, "answers"))
+        self.alike = alike if type(alike) is dict else {}
 
     def look(self) -> None:
         """Watch what the submission takes, and end it when that is too much."""
         pause = LOOK
         while not self.ended.wait(pause):
             start = time.monotonic()
-            if self.way != "container":  # that has limits of its own
-                self.reason = self.reason or sandbox.excess(self.process, self.home)
-            self.machine = self.machine or sandbox.scarce()
+            try:
+                if self.way != "container":  # that has limits of its own
+                    self.reason = self.reason or sandbox.excess(self.box.process, self.box.home)
+                self.machine = self.machine or sandbox.scarce()
+            except (OSError, ValueError) as error:  # nothing runs that nobody watches
+                self.machine = f"the grader cannot see what it takes ({type(error).__name__})"
             if self.reason or self.machine:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.process.pid, 9)
+                self.box.stop()
                 return
             pause = max(LOOK, time.monotonic() - start)  # on a machine with many processes a look takes long
 
     def gone(self) -> Stopped:
         """Why there is no answer any more."""
         if self.reason:
-            return Stopped(f"{self.reason}.")
+            return Ended(f"{self.reason}.")
         if self.machine:
-            return Stopped(f"{self.machine}.", self.machine)
-        return Stopped("it ended the program, or took more memory or time than there is.")
+            return Ended(f"{self.machine}.", self.machine)
+        return Ended("it ended the program, or took more memory or time than there is.")
 
     def read(self, size: int, until: float) -> bytes:
         parts = bytearray()
         while len(parts) < size:
             left = until - time.monotonic()
-            if not select.select([self.back], [], [], max(0.0, left))[0]:
-                raise Stopped("it took too long: is there a loop that does not end?")
+            if left <= 0 or not select.select([self.back], [], [], left)[0]:
+                raise Ended(LATE)
             got = os.read(self.back, min(size - len(parts), 1 << 20))
             if not got:
                 raise self.gone()
@@ -175,8 +245,9 @@ class Student:
         view = memoryview(CALL.pack(len(message)) + message)
         os.set_blocking(self.to, False)
         while view:
-            if not select.select([], [self.to], [], max(0.0, until - time.monotonic()))[1]:
-                raise Stopped("it took too long: is there a loop that does not end?")
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([], [self.to], [], left)[1]:
+                raise Ended(LATE)
             try:
                 view = view[os.write(self.to, view) :]
             except BrokenPipeError:
@@ -194,17 +265,16 @@ class Student:
         to = secrets.token_hex(8)
         self.send(disguise.dumps((to, number, tuple(given))), until)
         reply, foreign = self.receive(until)
-        if not isinstance(reply, dict) or reply.get("to") != to:
-            raise Stopped("it sent something else than an answer.")
+        if type(reply) is not dict or text(reply, "to") != to:
+            raise Stopped(NO_ANSWER)
         self.pending = False
         return reply, foreign
 
     def end(self) -> None:
         self.ended.set()
-        sandbox.end(self.way, self.process, self.home)
-        self.watch.join()
-        self.process.stdin.close(), self.process.stdout.close()
-        shutil.rmtree(self.copy.parent, ignore_errors=True)
+        self.box.end()
+        if self.watch.ident is not None:
+            self.watch.join()
 
 
 def proxy(student: Student, number: str, until: float) -> Callable:
@@ -214,11 +284,12 @@ def proxy(student: Student, number: str, until: float) -> Callable:
         reply, _ = student.ask(number, given, until)
         if "raised" in reply:
             raise _error(reply)
-        for i, value in dict(reply.get("changed") or {}).items():
-            if isinstance(given[i], torch.Tensor):
+        changed = reply.get("changed")
+        for i, value in changed.items() if type(changed) is dict else ():
+            if type(i) is int and 0 <= i < len(given) and isinstance(given[i], torch.Tensor):
                 same = isinstance(value, torch.Tensor) and value.shape == given[i].shape
                 given[i].data = value.to(given[i].dtype) if same else given[i].data + 1
-        if reply.get("untouched"):
+        if reply.get("untouched") is True:
             raise NotImplementedError
         return reply.get("returned")
 
@@ -226,28 +297,36 @@ def proxy(student: Student, number: str, until: float) -> Callable:
 
 
 def _error(reply: dict) -> Exception:
-    """An error as the student's process raised it, with the line from which it came."""
-    name, notes, line = (
-        str(reply["raised"])[:60],
-        list(map(str, reply.get("notes") or [])),
-        str(reply.get("line") or ""),
-    )
-    kind = getattr(builtins, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        kind = type(name, (Exception,), {})
+    """An error of the same kinds as the student's process raised, with the line and the files from which it came."""
+    name, notes = text(reply, "raised")[:60], texts(reply, "notes")[:1]
+    name = name if name.isidentifier() else "Error"
+    found = [getattr(builtins, kind, None) for kind in texts(reply, "kinds")[:20]]
+    kinds = [kind for kind in found if isinstance(kind, type) and issubclass(kind, Exception)]
+    kinds = [kind for kind in kinds if not issubclass(kind, BaseExceptionGroup)]  # made of errors, which do not cross
+    bases = tuple(one for one in kinds if not any(one is not other and issubclass(other, one) for other in kinds))
+    said = {"__init__": lambda self, *given: None, "__str__": lambda self: "".join(notes)}
     try:
-        error = kind(*notes)
-    except TypeError:  # a kind that wants more than a message
-        error = type(name, (Exception,), {})(*notes)
-    if line:
-        error.line_of_answer = line  # the engine shows it: the traceback here ends in the grader
+        error = type(name, bases or (Exception,), said)(*notes)
+    except TypeError:  # kinds that no one error can have
+        error = type(name, bases[:1], said)(*notes)
+    error.line_of_answer = text(reply, "line")  # the engine shows it: the traceback here ends in the grader
+    error.files_of_answer = {one for file in texts(reply, "files")[:50] for one in _files(file)}
     return error
 
 
+def _files(name: str) -> list[str]:
+    """The files here of which a name of the sandbox's may speak: what was handed over, or the package."""
+    if name == disguise.GIVEN:
+        ours = [module for key, module in list(sys.modules.items()) if key.startswith(disguise.OURS)]
+        return [str(getattr(module, "__file__", "")) for module in ours]
+    _, package, inner = name.rpartition("/vitnb/")
+    return [str(Path(engine.__file__).parents[1] / inner)] if package else []
+
+
 def patience(numbers: Sequence[str], seconds: float) -> float:
-    """Seconds by the clock for all notebooks of a student: what one that is slow everywhere may take, and no more."""
+    """Seconds by the clock for a notebook that is slow everywhere and has to be run once more; no more than that."""
     insides = {n in INSIDE for n in numbers}
-    return seconds * (3 * len(insides) + sum(engine.EXERCISES[n].work for n in numbers))
+    return seconds * (6 * len(insides) + sum(engine.EXERCISES[n].work for n in numbers))
 
 
 def judge(
@@ -260,53 +339,119 @@ def judge(
 ) -> dict[str, Verdict]:
     """Judge the answers of one notebook to these exercises, until the time `last`.
 
-    A process that ends, or has to be ended, takes no other exercise with it:
-    the notebook is run again for the rest.
+    Each is judged when check() is given it, by what it is then. A process that
+    ends, or has to be ended, takes no other exercise with it: the notebook is
+    run again, and the cell that it did not survive ends before that place.
     """
     last = last or time.monotonic() + patience(numbers, seconds)
-    if not readable_notebook(notebook):
-        return {n: Verdict(False, UNREADABLE) for n in numbers}
-    wanted = {n: engine.EXERCISES[n].signature.split("(")[0] for n in numbers}
+    if reason := unreadable(notebook):
+        return {n: Verdict(False, reason, answers=False) for n in numbers}
     verdicts: dict[str, Verdict] = {}
-
-    def until(seconds: float) -> float:
-        return min(last, time.monotonic() + seconds)
-
     for inside in (False, True):
-        left = [n for n in numbers if (n in INSIDE) == inside]
-        own = course if inside and COURSE.intersection(left) else None  # else nobody in there may read it
-        where = "inside" if inside else "outside"
-        while left:
-            if time.monotonic() > last:
-                said = "Your answer was not tried: your other answers took all the time there is."
-                verdicts |= {n: Verdict(False, said, where) for n in left}
-                break
-            try:
-                student = Student(way, notebook, wanted, inside, own, until(3 * seconds))
-            except Stopped as reason:
-                verdicts |= {n: Verdict(False, str(reason), where, reason.machine) for n in left}
-                break
-            try:
-                while left and not student.pending:  # a check that gave up first leaves its reply behind
-                    verdicts[left[0]] = _one(student, left[0], inside, until(seconds * engine.EXERCISES[left[0]].work))
-                    left.pop(0)
-            except Stopped as reason:
-                said = f"Your answer was stopped: {reason}"
-                verdicts[left.pop(0)] = Verdict(False, said, where, reason.machine)
-            finally:
-                student.end()
+        if mine := [n for n in numbers if (n in INSIDE) == inside]:
+            own = course if inside and COURSE.intersection(mine) else None  # else nobody in there may read it
+            start = partial(Student, way, notebook, inside=inside, course=own)
+            verdicts |= Sitting(start, mine, "inside" if inside else "outside", seconds, last).held()
     return {n: verdicts[n] for n in numbers}
 
 
-def _one(student: Student, number: str, inside: bool, until: float) -> Verdict:
-    if number not in student.answers:
-        broken = f" Before it, {student.errors[0]}." if student.errors else ""
-        return Verdict(False, f"{number}: not done yet.{broken}", "inside" if inside else "outside")
-    if inside:
-        reply, _ = student.ask(number, (), until)
-        suspect = "" if reply.get("sound") else "the check called a wrong answer right in this process"
-        return Verdict(reply.get("right") is True and not suspect, str(reply.get("said", "")), "inside", suspect)
+class Sitting:
+    """The runs of one notebook, each in a sandbox of its own, until all that it answers is judged."""
+
+    def __init__(
+        self, start: Callable[[dict], Student], numbers: Sequence[str], where: str, seconds: float, last: float
+    ):
+        self.start, self.numbers, self.where, self.seconds, self.last = start, numbers, where, seconds, last
+        self.said: dict[str, Verdict] = {}
+        self.past: Counter[str] = Counter()  # exercise -> answers of it that were recorded
+        self.stops: list[list[int]] = []
+        self.happened: list[str] = []
+        self.asked = self.ended = self.machine = self.missing = ""
+
+    def held(self) -> dict[str, Verdict]:
+        """Run the notebook until it has come to its end, or no run can do more; return what is to be said."""
+        for _ in range(RUNS + len(self.numbers)):
+            if time.monotonic() > self.last:
+                self.ended = "Your answer was not tried: your other answers took all the time there is."
+                break
+            wanted = {n: engine.EXERCISES[n].signature.split("(")[0] for n in self.numbers}
+            self.asked = self.ended = ""
+            student = self.start({"wanted": wanted, "past": self.past, "stops": self.stops})
+            try:
+                self.once(student)
+                break
+            except Stopped as reason:
+                if not self.again(student, reason):
+                    break
+            finally:
+                student.end()
+        rest = Verdict(False, self.ended, self.where, self.machine, answers=False)
+        said = {n: self.said.get(n, rest) for n in self.numbers}
+        return {n: _suspected(one, *self.happened, "" if one.right else self.missing) for n, one in said.items()}
+
+    def once(self, student: Student) -> None:
+        start = time.monotonic()
+        student.ready(start + START)
+        self.last += time.monotonic() - start
+        student.run(self.until(3 * self.seconds), lambda number: self.judge(student, number, TRIES))
+        for number in self.numbers:
+            if number in student.answers and (number not in self.said or self.past[number] > TRIES):
+                self.judge(student, number)
+        self.missing = "; ".join(one for one in student.errors if "ModuleNotFoundError" in one)
+        broken = "".join(f" Before it, {one}." for one in [*self.happened, *student.errors][:1])
+        for number in self.numbers:
+            other = text(student.alike, number)[:100]
+            name = engine.EXERCISES[number].signature.split("(")[0]
+            suspect = f"no {name} is defined, but {other} is" if other else ""
+            none = Verdict(False, f"{number}: not done yet.{broken}", self.where, suspect, answers=False)
+            self.said.setdefault(number, none)
+
+    def judge(self, student: Student, number: str, tries: int = sys.maxsize) -> None:
+        """Judge what was recorded; not the skeleton, and of very many answers only the first and the last."""
+        if number not in self.numbers:
+            raise Stopped(NO_ANSWER)
+        self.past[number] += 1
+        if self.past[number] > tries:
+            return
+        self.asked = number
+        until = self.until(self.seconds * engine.EXERCISES[number].work)
+        verdict = _inside(student, number, until) if self.where == "inside" else _outside(student, number, until)
+        if verdict.answers:
+            self.said[number] = verdict
+        if student.pending:  # the check gave up first, and leaves its reply behind
+            raise Ended(LATE)
+        self.asked = ""
+
+    def again(self, student: Student, reason: Stopped) -> bool:
+        """Note why a run was stopped; return whether another one can do more."""
+        self.machine = reason.machine
+        if self.asked:
+            said = f"Your answer was stopped: {reason}"
+            self.said[self.asked] = Verdict(False, said, self.where, reason.machine, answers=False)
+            self.ended = "Your answer was not tried: other answers ended the program too often."
+            return not self.machine
+        self.ended = f"Your notebook did not run to its end: {reason}"
+        self.happened.append(f"cell {student.at[0]} did not run to its end: {reason}")
+        new = student.at not in self.stops
+        self.stops.append(student.at)
+        return new and isinstance(reason, Ended) and not self.machine and not set(self.numbers) <= set(self.said)
+
+    def until(self, seconds: float) -> float:
+        return min(self.last, time.monotonic() + seconds)
+
+
+def _suspected(verdict: Verdict, *look: str) -> Verdict:
+    return replace(verdict, suspect="; ".join(filter(None, dict.fromkeys((verdict.suspect, *look)))))
+
+
+def _inside(student: Student, number: str, until: float) -> Verdict:
+    reply, _ = student.ask(number, (), until)
+    suspect = "" if reply.get("sound") is True else "the check called a wrong answer right in this process"
+    return Verdict(reply.get("right") is True and not suspect, text(reply, "said"), "inside", suspect)
+
+
+def _outside(student: Student, number: str, until: float) -> Verdict:
     said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    with contextlib.redirect_stdout(said), in_time(until + GRACE):
         right = checks.check(number, proxy(student, number, until))
     return Verdict(right, said.getvalue())

@@ -1,6 +1,7 @@
 """What may cross from the sandbox to the grader: plain data, as JSON and safetensors, never pickle."""
 
 import json
+import math
 import struct
 from functools import cache
 from typing import Any
@@ -13,7 +14,13 @@ from torch import Tensor, nn
 HEAD = struct.Struct("<QQ")  # lengths of the JSON and of the tensors
 LIMIT = 64 << 20  # bytes of one message
 TEXT = 4 << 20  # bytes of its JSON: in lists of Python they take fifty times as much memory
+VALUES = 400_000  # numbers, texts and lists in it
 DEPTH = 50  # how deep lists may lie in lists
+HASHED = 1000  # keys of dicts and members of sets in it: whoever chooses them can make each collide with all others
+MEMBER = 8  # numbers in a tuple that is such a key
+KINDS = 100  # of things in it that are no data
+HEADER = 512 << 10  # bytes of the names and shapes of its tensors: some thousand
+AXES = 16  # of a tensor
 SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
@@ -67,22 +74,55 @@ def packed(value: Any) -> bytes:
     return HEAD.pack(len(text), len(body)) + text + body
 
 
+def tensors_of(body: bytes) -> dict[str, Tensor]:
+    """Raises: ValueError if they are too many, or have more axes or, with an axis of length 0, others of any length."""
+    if not body:
+        return {}
+    if int.from_bytes(body[:8], "little") > HEADER:
+        raise ValueError("more tensors than are read")
+    tensors = load(body)
+    if any(one.ndim > AXES or math.prod(max(1, n) for n in one.shape) > LIMIT for one in tensors.values()):
+        raise ValueError("a tensor of a shape that is not read")
+    return tensors
+
+
+def hashable(value: Any) -> bool:
+    """Whether a value may be a key: what is compared with it takes no time."""
+    if type(value) is tuple:
+        return len(value) <= MEMBER and not any(type(one) is tuple for one in value) and all(map(hashable, value))
+    return value is None or value is ... or isinstance(value, (bool, int, float, str, np.generic))
+
+
 def unpacked(text: bytes, body: bytes) -> tuple[Any, bool]:
     """Return the value of a message, and whether something in it was no data.
 
-    Raises: ValueError if the message is not one of ours.
-    """
-    foreign = False
+    How much work it makes is bounded before it is done: a message comes from somebody who may want to stop the grader.
 
-    def walk(value: Any) -> Any:
-        nonlocal foreign
+    Raises: ValueError if the message is not one of ours, or too large.
+    """
+    hashed = 0
+    foreign: dict[str, type] = {}
+
+    def members(found: list) -> list:
+        nonlocal hashed
+        hashed += len(found)
+        if hashed > HASHED or not all(map(hashable, found)):
+            raise ValueError("a set or a dict that is not read")
+        return found
+
+    def walk(value: Any, depth: int = 0) -> Any:
         if not isinstance(value, dict):
             return value
+        if depth > 2 * DEPTH:
+            raise ValueError("lists in lists")
         kind, held = next(iter(value.items()))
+        if kind in ("set", "frozenset"):
+            return SEQUENCES[kind](members([walk(v, depth + 1) for v in held]))
         if kind in SEQUENCES:
-            return SEQUENCES[kind](map(walk, held))
+            return SEQUENCES[kind]([walk(v, depth + 1) for v in held])
         if kind == "dict":
-            return {walk(k): walk(v) for k, v in held}
+            keys = members([walk(k, depth + 1) for k, _ in held])
+            return dict(zip(keys, [walk(v, depth + 1) for _, v in held], strict=True))
         if kind == "float":
             return float(held)
         if kind == "ellipsis":
@@ -93,11 +133,17 @@ def unpacked(text: bytes, body: bytes) -> tuple[Any, bool]:
             return tensors[held].numpy()
         if kind == "scalar":
             return tensors[held].numpy()[()]
-        foreign = True
-        return type(str(held)[:40], (Foreign,), {})()
+        name = str(held)[:40]
+        if name not in foreign:
+            if len(foreign) == KINDS:
+                raise ValueError("more kinds of things than are read")
+            foreign[name] = type(name, (Foreign,), {})
+        return foreign[name]()
 
+    if sum(map(text.count, b",[{")) > VALUES:
+        raise ValueError(f"a message that cannot be read: it has more than {VALUES} values, not as one tensor")
     try:
-        tensors = load(body) if body else {}
-        return walk(json.loads(text)), foreign
+        tensors = tensors_of(body)
+        return walk(json.loads(text)), bool(foreign)
     except Exception as error:  # whatever a hostile message may do to the two parsers
         raise ValueError(f"a message that cannot be read: {type(error).__name__}") from None
