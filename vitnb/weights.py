@@ -330,7 +330,7 @@ def _head(model: nn.Module, name: str) -> tuple[int, str]:
 
 
 def _rate(model: nn.Module, drops: tuple[str, ...]) -> float:
-    """The one rate of all dropout layers whose names end so."""
+    """The one dropout rate of all layers whose names end so."""
     found = {name: getattr(m, "p", None) for name, m in model.named_modules() if name.endswith(drops)}
     found = {name: model.get_submodule(name).dropout if p is None else p for name, p in found.items()}
     first = next(iter(found), "")

@@ -1,6 +1,6 @@
 """The sheet of a learning platform: read it as it was saved, tell whose row is whose, fill it in, keep its form.
 
-The platform's number tells who a student is. A name counts only where there is
+The platform's number decides who a student is. A name counts only where there is
 no number, and only if nobody shares it; where that leaves a doubt, the row
 stays as it is and the teacher is told.
 """
