@@ -394,8 +394,8 @@ QUIZZES = {
                     "gradients”. The gradient is lost afterwards."
                 ),
                 "Only the warm-up was missing: with it, the stacks learn.": (
-                    "At 36 blocks the warm-up does not prevent the failure: most of the runs with it collapse later, "
-                    "and the others fail as well. See “First remedy: a warm-up”."
+                    "At 36 blocks the warm-up does not prevent the failure: thirteen of twenty runs with it collapse "
+                    "later, and the others fail as well. See “First remedy: a warm-up”."
                 ),
             },
             right="All images get nearly the same vector, so the head has nothing to tell apart.",
@@ -492,7 +492,7 @@ QUIZZES = {
                     "then run”."
                 ),
                 "It leads at this learning rate. To compare the two, give each its own best one.": (
-                    "The lead at 0.001 is real and is gone at 0.01. The paper tells the same story: its mean looked "
+                    "The lead is shown at 0.001, and at 0.01 none is. The paper tells the same story: its mean looked "
                     "poor until its learning rate was chosen for it."
                 ),
             },
