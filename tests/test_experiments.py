@@ -304,7 +304,7 @@ SHOWN = (
     "shuffled",
     "six_curves",
 )
-SHOWN += ("talk", "textbook", "trained", "trained_fine", "uncleared")
+SHOWN += ("friend", "shaft", "talk", "textbook", "trained", "trained_fine", "twenty_seeds", "uncleared")
 TIMED = ("boot_time", "jax_step")
 REFITTED = ("all_images",)  # what another script chose, once more on all training images: nothing is left to judge by
 
