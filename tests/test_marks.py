@@ -260,7 +260,7 @@ def moodle(name: str, number: str, login: str) -> list[str]:
 # How each platform exports a student's notebook (and what it adds), and who the student then is.
 EXPORTS = {
     "a folder a student": (lambda name, number, login: [f"{login}/week3.ipynb"], lambda *one: (one[2], one[2])),
-    "folders in folders": (lambda name, number, login: [f"{login}/work/week3.ipynb"], lambda *one: (one[2], one[2])),
+    "folders in folders": (lambda name, number, login: [f"{login}/hw3/week3.ipynb"], lambda *one: (one[2], one[2])),
     "a file a student": (lambda name, number, login: [f"{login}.ipynb"], lambda *one: (one[2], one[2])),
     "nbgrader": (lambda name, number, login: [f"submitted/{login}/week3/week3.ipynb", "source/week3/week3.ipynb"],
                  lambda *one: (one[2], one[2])),
