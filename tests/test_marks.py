@@ -14,6 +14,7 @@ import re
 import sys
 import types
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
@@ -546,8 +547,9 @@ def run(*cells: str) -> tuple[dict, list[str]]:
     kept = sys.modules["__main__"]
     try:
         space = running.prepared()
-        with contextlib.redirect_stdout(io.StringIO()):
-            errors = asyncio.run(running.run(list(cells), space, lambda *at: None, set()))
+        work = running.run(list(cells), space, lambda *at: None, set())
+        with contextlib.redirect_stdout(io.StringIO()), ThreadPoolExecutor(1) as thread:  # Playwright's loop runs here
+            errors = thread.submit(asyncio.run, work).result()
     finally:
         sys.modules["__main__"] = kept
     return space, errors
