@@ -150,25 +150,14 @@ def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, s
     if not grades:
         raise KeyboardInterrupt
     stopped = len(grades) < len(found)
-    missed, absent = [], []
     if options.sheet and not stopped:
-        out = options.out / options.sheet.name
-        missed, absent = reports.sheet(grades, options.sheet, options.column, out, options.key)
+        filled_in(options.sheet, grades, options)  # first: it finds out whose row is unclear
     reports.table(grades, options.out / "grades.csv")
     for one, name in zip(grades, reports.files(grades), strict=True):
         with replacing(options.out / "feedback" / f"{name}.html") as part:
             part.write_text(reports.page(one), encoding="utf-8")
-    if options.sheet and not stopped:
-        unclear = [one for one in grades if one.unclear]
-        names = [name for name in missed if name not in {one.submission.student for one in unclear}]
-        print(f"Filled in: {out}" + (f"; not listed in it: {', '.join(names)}" if names else ""))
-        for one in unclear:
-            print(f"Not filled in: {one.submission.student}, as {student.readable(one.unclear)}")
-        if absent:
-            print(f"Handed in nothing ({len(absent)}): {', '.join(map(student.readable, absent))}")
     if options.gradescope:
         options.gradescope.write_text(reports.gradescope(grades[0]), encoding="utf-8")
-    look = sorted({one.submission.student for one in grades if one.doubtful})
     seconds = time.monotonic() - start
     print(
         f"{len(grades)} students in {seconds:.0f} s ({seconds / len(grades):.1f} s each): {options.out / 'grades.csv'}"
@@ -176,6 +165,7 @@ def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, s
     without = [one.submission.student for one in grades if not one.submission.notebooks]
     if without:
         print(f"Handed in no notebook that can be read ({len(without)}): {', '.join(without)}")
+    look = sorted({one.submission.student for one in grades if one.doubtful})
     if look:
         print(f"Look at these yourself: {', '.join(look)}")
     if stopped:
@@ -184,6 +174,19 @@ def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, s
         sheet = f", and {options.sheet.name} was not filled in" if options.sheet else ""
         print(f"Stopped: {len(found) - len(grades)} students were not graded{sheet}: {', '.join(sorted(left))}")
     return STOPPED if stopped else 0
+
+
+def filled_in(sheet: Path, grades: Sequence[reports.Grade], options: argparse.Namespace) -> None:
+    """Write a copy of the platform's sheet with the marks, and say whose marks are not in it."""
+    out = options.out / sheet.name
+    missed, absent = reports.sheet(grades, sheet, options.column, out, options.key)
+    unclear = [one for one in grades if one.unclear]
+    names = [name for name in missed if name not in {one.submission.student for one in unclear}]
+    print(f"Filled in: {out}" + (f"; not listed in it: {', '.join(names)}" if names else ""))
+    for one in unclear:
+        print(f"Not filled in: {one.submission.student}, as {student.readable(one.unclear)}")
+    if absent:
+        print(f"Handed in nothing ({len(absent)}): {', '.join(map(student.readable, absent))}")
 
 
 def everyone(
