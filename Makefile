@@ -5,7 +5,7 @@ OLDEST ?= python3.11
 COLAB_PYTHON ?= python3.13
 BIN := .venv/bin
 NAME ?=
-JS := $(wildcard vitnb/figures/*.js vitnb/figures/*/*.js book/assets/*.js tests/*.mjs)
+JS := $(wildcard vitbook/figures/*.js vitbook/figures/*/*.js book/assets/*.js tests/pages/*.mjs)
 # A cell takes a minute at most, ten on a machine that has much else to do.
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=900
 
@@ -17,7 +17,7 @@ book: .venv/ready
 
 # Decks and handouts are built with the book; this prints them, too.
 slides: book
-	@$(BIN)/python tools/print_slides.py
+	@$(BIN)/python -m pages.print_slides
 
 # Three gigabytes on Linux, less with PACK=--cpu. It is installed where there is no network, and two chapters run there.
 room: book
@@ -26,18 +26,18 @@ room: book
 
 # The book as one file, for e-readers and on paper. Each command ends by judging what it made.
 epub: .venv/ready
-	@$(BIN)/python tools/make_epub.py
+	@$(BIN)/python -m pages.make_epub
 
 pdf: epub
-	@$(BIN)/python tools/make_pdf.py
+	@$(BIN)/python -m pages.make_pdf
 
 offline: book
-	@$(BIN)/python tools/make_zip.py
+	@$(BIN)/python -m pages.make_zip
 
 # All of it in the folder that is published, and pages that link to it (where BOOK_URL or the repository says).
 downloads: export BOOK_DOWNLOADS = 1
 downloads: offline pdf
-	@$(BIN)/python tools/make_zip.py --publish
+	@$(BIN)/python -m pages.make_zip --publish
 
 # loadfile keeps a notebook's cells in one process and in order; tests/conftest.py says which files start first.
 # One process more than cores, because page tests wait. One thread each: on two cores two processes with two threads
@@ -54,7 +54,7 @@ jax: .venv/jax
 
 # Every notebook of the commit at hand, as Colab runs it.
 colab:
-	@$(PYTHON) tools/colab.py $(NAME) --python $(COLAB_PYTHON)
+	@$(PYTHON) -m tools.colab $(NAME) --python $(COLAB_PYTHON)
 
 # Every notebook where neither Fashion-MNIST nor a network is at hand: the digits stand in.
 digits: .venv/ready
@@ -84,7 +84,7 @@ anywhere: .venv/ready
 	@$(BIN)/python tools/anywhere.py $(WHERE)
 
 notebooks: .venv/ready
-	@$(BIN)/python tools/notebooks.py $(NAME)
+	@$(BIN)/python -m pages.notebooks $(NAME)
 
 lint: .venv/ready
 	@$(BIN)/ruff check -q .

@@ -5,7 +5,8 @@ from functools import wraps
 
 import nbval.kernel
 import pytest
-from notebooks import NEEDS, missing
+
+from pages.notebooks import NEEDS, missing
 
 
 def pytest_configure() -> None:

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from experiments.common import PAGE_RECIPE
-from vitnb import ViT, ViTConfig, clinic
-from vitnb.clinic.train import gradient, lr_at, order
+from vitbook import faults
+from vitbook.faults.train import gradient, lr_at, order
+from vitnb import ViT, ViTConfig
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
 from vitnb.recipe import Recipe, decay_groups
@@ -26,13 +27,13 @@ ORDERED = ("split by view", "merged by reshape")  # two faults that give away wh
 
 
 def build(name: str, config: ViTConfig) -> ViT:
-    in_a_model = name != "right" and clinic.FAULTS[name].seen_by is not None
-    return clinic.build(name, config) if in_a_model else ViT(config)
+    in_a_model = name != "right" and faults.FAULTS[name].seen_by is not None
+    return faults.build(name, config) if in_a_model else ViT(config)
 
 
 def learn(model: nn.Module, name: str, data: Dataset, recipe: Recipe) -> float:
     """Train a model in a loop that has the fault of this name, if a loop can have it; give the last loss."""
-    fault = clinic.FAULTS.get(name)
+    fault = faults.FAULTS.get(name)
 
     def part(right: Callable) -> Callable:
         return fault.wrong if fault and fault.replaces is right else right

@@ -13,10 +13,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.common import DEVICE, clothes, train, validated
+from vitbook import budget
 from vitnb import ViT, ViTConfig, record_attention
 from vitnb.data import Dataset
 from vitnb.evaluation import final_test, looks
-from vitnb.recipe import Recipe, budget
+from vitnb.recipe import Recipe
 from vitnb.vit import count_parameters
 
 MODEL = ViTConfig(

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from experiments.common import SMALL, resized
-from vitnb import ViT, data
+from vitbook.images import boot
+from vitnb import ViT
 
 SIDES, BATCHES, ROUNDS = [28, 56, 112, 224, 448], [1, 4, 16, 64, 256], 35
 PARTS = ["patch embedding", "norms", "attention: matrices", "attention: between tokens", "MLP", "rest"]
@@ -30,7 +31,7 @@ def run() -> dict:
     chance = random.Random(SEEDS[0])
     models = {side: ViT(replace(SMALL, img_size=side)).eval() for side in SIDES}
     clocks = {side: Clock(model) for side, model in models.items()}
-    boots = {side: resized(data.boot()[None], side) / 255 for side in SIDES}
+    boots = {side: resized(boot()[None], side) / 255 for side in SIDES}
     by_part = {side: {part: [] for part in PARTS} for side in SIDES}
     whole = {side: [] for side in SIDES}
     batched = {batch: [] for batch in BATCHES}

@@ -24,8 +24,8 @@ from experiments.common import (
     train,
     whole_run,
 )
+from vitbook.textbook import textbook_vit
 from vitnb.recipe import Recipe
-from vitnb.textbook import textbook_vit
 
 EPOCHS, THREADS = [1, 2, 3], 2
 CLOCKED, ROUNDS = 1_280, 7  # images a round
@@ -41,7 +41,7 @@ CONFIG = {
     "epochs": EPOCHS,
     "clocked": CLOCKED,
     "rounds": ROUNDS,
-    "beside": {"model": "vitnb.textbook.textbook_vit()", "recipe": asdict(TEXTBOOK_RECIPE)},
+    "beside": {"model": "vitbook.textbook.textbook_vit()", "recipe": asdict(TEXTBOOK_RECIPE)},
 }
 
 

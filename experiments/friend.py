@@ -15,10 +15,11 @@ from torch import Tensor
 
 from experiments._page import RECIPES, TEST_BATCH, learn
 from experiments.common import plain_products
-from vitnb import ViT, clinic
+from vitbook import faults
+from vitbook.figures._train_data import CONFIGS, dataset
+from vitnb import ViT
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
-from vitnb.figures._train_data import CONFIGS, dataset
 from vitnb.positions import LearnedPositions
 from vitnb.vit import ViTConfig
 
@@ -34,7 +35,7 @@ SEEDS = list(range(20))
 CONFIG = {
     "device": "cpu",
     "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "data": "vitnb.figures._train_data.dataset",
+    "data": "vitbook.figures._train_data.dataset",
     "model": CONFIGS[DATA].to_dict(),
     "recipe": asdict(RECIPES[DATA]),
     "test_batch": TEST_BATCH,
@@ -52,7 +53,7 @@ class Scaled(LearnedPositions):
 
 
 def build(name: str, config: ViTConfig, times: float) -> ViT:
-    model = clinic.build(name, config) if name != "right" else ViT(config)
+    model = faults.build(name, config) if name != "right" else ViT(config)
     if times != 1.0:
         model.positions.__class__ = Scaled
         model.positions.times = times

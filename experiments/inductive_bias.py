@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from experiments.common import CNN, SMALL, accuracy, clothes, plain_products, train
+from vitbook.faults import cut
 from vitnb import ViT
-from vitnb.clinic import cut
 from vitnb.data import Dataset
 from vitnb.recipe import Recipe
 from vitnb.vit import count_parameters

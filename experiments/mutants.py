@@ -1,6 +1,6 @@
 """The test accuracy of a small ViT with each fault of the clinic, beside that of the right one: five runs each.
 
-Chapters 00 and 12: the small ViT of TrainRace (vitnb.figures) with the page's
+Chapters 00 and 12: the small ViT of TrainRace (vitbook.figures) with the page's
 own images, and the same with each fault of the clinic that a model or a
 training loop can have; on Fashion-MNIST with those that people have published.
 All runs of a seed start with the same weights and see the same batches. Nothing
@@ -15,17 +15,17 @@ import torch
 
 from experiments._page import ORDERED, PART, RECIPES, TEST_BATCH, one
 from experiments.common import checkpoint, plain_products
-from vitnb import clinic
+from vitbook import faults
+from vitbook.faults.train import gradient, order
+from vitbook.figures._train_data import CONFIGS, dataset
 from vitnb._files import replacing
-from vitnb.clinic.train import gradient, order
-from vitnb.figures._train_data import CONFIGS, dataset
 from vitnb.recipe import Recipe, decay_groups
 
 # With one channel and square images these are no faults; the last one takes batches of one size only.
 LEFT_OUT = ("channels last", "channels reversed", "sides swapped", "for each image")
 # What people have published: the patients of the ward, and a few more.
 WRITTEN = [
-    *(name for name in clinic.PATIENTS if name not in LEFT_OUT),
+    *(name for name in faults.PATIENTS if name not in LEFT_OUT),
     "no plus",
     "mean with cls",
     "everything decays",
@@ -36,7 +36,7 @@ IN_TRAINING = (Recipe.lr_at, decay_groups, gradient, order)  # what a fault of a
 OTHERS = [
     name
     for in_training in (False, True)
-    for name, fault in clinic.FAULTS.items()
+    for name, fault in faults.FAULTS.items()
     if name not in (*WRITTEN, *LEFT_OUT)
     and (fault.replaces in IN_TRAINING if in_training else fault.seen_by is not None)
 ]
@@ -50,7 +50,7 @@ SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
     "device": "cpu",
     "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "data": "vitnb.figures._train_data.dataset",
+    "data": "vitbook.figures._train_data.dataset",
     "models": {name: config.to_dict() for name, config in CONFIGS.items()},
     "recipes": {name: asdict(recipe) for name, recipe in RECIPES.items()},
     "part": PART,

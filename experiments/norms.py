@@ -13,9 +13,9 @@ from dataclasses import asdict, replace
 import torch
 
 from experiments.common import GAINS, STACK, STACK_RECIPE, STACK_STEPS, checkpoint, clothes, stack
+from vitbook.faults.wire import NormaliseThenAdd
 from vitnb import ViT
 from vitnb._files import replacing
-from vitnb.clinic.wire import NormaliseThenAdd
 from vitnb.data import Dataset
 from vitnb.training import fit
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from experiments.common import accuracy, train, validated, watched_on
+from vitbook.faults import pool as wrong
 from vitnb import ClsToken, ViT, ViTConfig
-from vitnb.clinic import pool as wrong
 from vitnb.data import Dataset
 from vitnb.recipe import Recipe
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, train, watched_on
+from vitbook.faults.place import as_one_line
 from vitnb import ViT, patchify, resize_positions, unpatchify
-from vitnb.clinic.place import as_one_line
 from vitnb.data import Dataset
 
 PICTURES, TEST_PICTURES = 8_000, 5_000

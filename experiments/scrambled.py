@@ -10,8 +10,8 @@ from dataclasses import asdict, replace
 from functools import partial
 
 from experiments.common import clothes, train
+from vitbook.faults import cut
 from vitnb import PatchEmbedding, ViT, ViTConfig
-from vitnb.clinic import cut
 from vitnb.data import Dataset
 from vitnb.recipe import Recipe
 

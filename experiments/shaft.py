@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from experiments.common import accuracy, clothes
+from vitbook.images import boot
 from vitnb import ViT, ViTConfig, record_attention
-from vitnb.data import Dataset, boot
+from vitnb.data import Dataset
 from vitnb.recipe import Recipe
 from vitnb.training import fit
 

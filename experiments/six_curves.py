@@ -1,7 +1,7 @@
 """Six learning curves of the same small ViT, one right and five with a fault: which are which, the curves do not say.
 
 Chapter 00: the small ViT of TrainRace on the page's digits, and the same with
-five faults, each seen by another test of vitnb.clinic. All six of a seed start
+five faults, each seen by another test of vitbook.faults. All six of a seed start
 with the same weights and see the same batches. The accuracy on the test images
 after each epoch; nothing is chosen by it.
 """
@@ -11,14 +11,15 @@ from functools import partial
 
 from experiments.common import PAGE_RECIPE as RECIPE
 from experiments.common import plain_products, train
-from vitnb import ViT, clinic
-from vitnb.figures._train_data import CONFIGS, dataset
+from vitbook import faults
+from vitbook.figures._train_data import CONFIGS, dataset
+from vitnb import ViT
 
 MODEL = CONFIGS["digits"]
 FAULTS = ("last read first", "listed blocks", "split by view", "softmax inside", "reshape alone")
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
-    "data": "vitnb.figures._train_data.dataset",
+    "data": "vitbook.figures._train_data.dataset",
     "device": "cpu",
     "judged_on": "test",  # it shows a mechanism, and chooses nothing
     "model": MODEL.to_dict(),
@@ -28,7 +29,7 @@ CONFIG = {
 
 
 def build(name: str) -> ViT:
-    return ViT(MODEL) if name == "right" else clinic.build(name, MODEL)
+    return ViT(MODEL) if name == "right" else faults.build(name, MODEL)
 
 
 def run() -> dict:

@@ -11,9 +11,10 @@ from dataclasses import asdict, replace
 import torch
 
 from experiments.common import clothes
+from vitbook.faults import attend
+from vitbook.images import pairs
 from vitnb import MultiHeadAttention, ViT, ViTConfig
-from vitnb.clinic import attend
-from vitnb.data import Dataset, pairs
+from vitnb.data import Dataset
 from vitnb.progress import ProgressBar
 from vitnb.recipe import Recipe
 from vitnb.training import fit

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 import torch
 
 from experiments.common import TEXTBOOK_RECIPE, clothes, enlarged, plain_products, thin, train
-from vitnb.textbook import textbook_vit
+from vitbook.textbook import textbook_vit
 from vitnb.vit import count_parameters
 
 RECIPE = replace(TEXTBOOK_RECIPE, epochs=10)
@@ -20,7 +20,7 @@ CONFIG = {
     "device": "cpu",
     "data": "fashion_mnist",
     "judged_on": "test",  # as the textbook does; nothing was chosen by it
-    "model": "vitnb.textbook.textbook_vit()",
+    "model": "vitbook.textbook.textbook_vit()",
     "pixels": [0, 1],
     "recipe": asdict(RECIPE),
 }

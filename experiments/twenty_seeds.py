@@ -12,7 +12,7 @@ import torch
 
 from experiments._page import ORDERED, RECIPES, TEST_BATCH, one
 from experiments.common import plain_products
-from vitnb.figures._train_data import CONFIGS, dataset
+from vitbook.figures._train_data import CONFIGS, dataset
 
 DATA = "digits"
 NAMES = ("right", *ORDERED)
@@ -20,7 +20,7 @@ SEEDS = list(range(20))
 CONFIG = {
     "device": "cpu",
     "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "data": "vitnb.figures._train_data.dataset",
+    "data": "vitbook.figures._train_data.dataset",
     "model": CONFIGS[DATA].to_dict(),
     "recipe": asdict(RECIPES[DATA]),
     "test_batch": TEST_BATCH,

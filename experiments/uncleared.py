@@ -13,10 +13,11 @@ from torch.nn.utils import clip_grad_norm_
 
 from experiments.common import PAGE_RECIPE as RECIPE
 from experiments.common import plain_products
-from vitnb import ViT, clinic
+from vitbook import faults
+from vitbook.figures._train_data import CONFIGS, dataset
+from vitnb import ViT
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
-from vitnb.figures._train_data import CONFIGS, dataset
 from vitnb.recipe import decay_groups
 
 MODEL = CONFIGS["digits"]
@@ -24,7 +25,7 @@ FAULTS = ("gradients never cleared", "scheduler before optimizer")
 CLIPS = {"clipped": True, "not clipped": False}
 SEEDS = [0, 1, 2, 3, 4]
 CONFIG = {
-    "data": "vitnb.figures._train_data.dataset",
+    "data": "vitbook.figures._train_data.dataset",
     "device": "cpu",
     "judged_on": "test",  # it shows a mechanism, and chooses nothing
     "model": MODEL.to_dict(),
@@ -36,7 +37,7 @@ CONFIG = {
 
 def one(data: Dataset, name: str, clips: bool, seed: int) -> float:
     """Train by one kind of step, and return the test accuracy."""
-    step = clinic.train.step if name == "right" else clinic.FAULTS[name].wrong
+    step = faults.train.step if name == "right" else faults.FAULTS[name].wrong
     torch.manual_seed(seed)
     model = ViT(MODEL)
     groups = decay_groups(model, RECIPE.weight_decay)

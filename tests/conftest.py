@@ -11,9 +11,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import print_slides
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, Request, expect
+
+from pages import print_slides
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "_build" / "traces"

@@ -1,11 +1,11 @@
 """Make an assignment from exercises of the book: a notebook to hand out, and one with the answers for the teacher.
 
-    python tools/assignment.py week3 3.1 3.2 4.3 --points 2 1 3 --out assignments
+    python -m tools.assignment week3 3.1 3.2 4.3 --points 2 1 3 --out assignments
 
 The notebook to hand out has the texts, the skeletons and the instant checks, a
 cell that installs vitnb on Colab, and no answers. It is also a source notebook for nbgrader (and
 what reads its format): the cells that give points are locked and named. With
---course FILE.py a teacher's own exercises join: vitnb.checks' own form, and
+--course FILE.py a teacher's own exercises join: vitbook.exercises' own form, and
 TASKS, a dict from the exercise's number to its text in Markdown. ANSWERS, a
 dict from the number to the code of an answer, may be there, too: it goes into
 the teacher's notebook alone.
@@ -20,15 +20,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nbformat
-import notebooks
-import origin
-from frame import published
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from pages import notebooks, origin
+from pages.frame import published
+from vitbook.exercises import engine
+from vitbook.grading import cli
 from vitnb._files import replacing
-from vitnb.checks import engine
-from vitnb.grading import cli
 
 BOOK = notebooks.ROOT / "book"
 HEADING = re.compile(r"^### Exercise ([\w.]+)\b.*$", re.MULTILINE)
@@ -116,7 +115,7 @@ def own(course: Path, number: str) -> Exercise:
         f"### Exercise {number}\n\n{tasks[number]}\n\n(No instant check: this one is judged when you hand it in.)",
         skeleton,
         answers.get(number, "").strip(),
-        ["from vitnb.checks import check"],
+        ["from vitbook import check"],
     )
 
 

@@ -1,8 +1,8 @@
 """Run the notebooks as Colab does: its versions, the stamped first cell, and nothing of the repository at hand.
 
-    python tools/colab.py                    every notebook, in an imitation of Colab (built the first time)
-    python tools/colab.py 03-attention       one chapter and its solutions
-    python tools/colab.py --here FOLDER      the stamped notebooks of a folder, in this Python: in Colab's own image
+    python -m tools.colab                    every notebook, in an imitation of Colab (built the first time)
+    python -m tools.colab 03-attention       one chapter and its solutions
+    python -m tools.colab --here FOLDER      the stamped notebooks of a folder, in this Python: in Colab's own image
 
 The imitation is a Python 3.13 with the packages of tools/colab.txt and a module
 google.colab. It takes minutes to build and 6 GB in the cache. The first cell installs
@@ -57,7 +57,7 @@ def imitation(python: str) -> Path:
 
 def stamp_locally(out: Path) -> None:
     """Write the stamped notebooks of the commit at hand; they install it from a file in place of GitHub."""
-    import stamp
+    from pages import stamp
 
     slug, commit = "imitation/colab", stamp.origin.commit(ROOT)
     stamp.write(out, slug, commit)

@@ -326,7 +326,7 @@ def _data() -> str:
 
 
 def _exercise() -> str:
-    from vitnb.checks import check
+    from vitbook import check
 
     def count_tokens(height, width, patch_size):
         if height % patch_size or width % patch_size:

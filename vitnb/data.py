@@ -1,12 +1,9 @@
-"""Images for the book: Fashion-MNIST, the handwritten digits, one photograph (chapter 09).
+"""Images to train on: Fashion-MNIST, the handwritten digits, your own (chapter 09).
 
 A dataset is four tensors. Images stay uint8, one byte a pixel, on the device
 of the model; they are augmented and normalised there, a whole batch at once.
 """
 
-import base64
-import json
-import zlib
 from collections.abc import Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,15 +20,6 @@ from vitnb._validate import tensor
 
 NAMES = ("fashion_mnist", "digits")
 FASHION_MEAN, FASHION_STD = 0.2860, 0.3530  # of the training pixels of Fashion-MNIST
-# The first test image of Fashion-MNIST (https://github.com/zalandoresearch/fashion-mnist,
-# Copyright 2017 Zalando SE, MIT License): 28 x 28 bytes by zlib, in base 85.
-BOOT = (
-    "c-muN7?yyUk%57oK^0Auk%>V%gd4&xN0(z@i0ID)vBYAt(BxPcOdBgEub;cDeb$N|R4FC~?#`x$1smos-"
-    "!ygl1cYHsj10^S48=uRohxR}S-QM`?mTXoH6Z6PFhq7o#m$`BJbmSw{`o5nV5YHv<dZt`a`P6oPnbG?`Gk2ZK@MeN0y-"
-    "TCq;g7=^GiGCw9T3|XF>1eIh#Nxfq<xKOlf|4absKmtfi}FO`p}@HEpRj1B1AkqfcmALv?;(S$%DHYsZ3~*$XGkUbAqo9fM0;RDM"
-    "x@QE`2HM}J*CP{)+oMT;hM&0KWE%57z1Mp8;#Vp3X8R(VC^)H%!d?K^Vp*zTiycc=)|t=_X|$Lg8w6?OHKb{@WX;s3>rU;q66{r%"
-    "24L!di&oU@kfJbvl&r3?F}1#ticHeJ}We$l+?+(RYd004w)g0T"
-)
 
 
 @dataclass(frozen=True)
@@ -155,84 +143,6 @@ def load(name: str = "fashion_mnist", root: str | Path | None = None, device: st
         raise TypeError(f"root is {root!r}: use a folder such as 'data', or None")
     dataset = _digits() if name == "digits" else _fashion_mnist(root)
     return dataset if device is None else dataset.to(device)
-
-
-def pairs(data: Dataset, n: int, n_test: int = 4000) -> Dataset:
-    """Pairs of images side by side, half as large, with two classes: of different kinds, or of the same.
-
-    Every second pair is of one kind, and either side alone is uninformative: each
-    kind is as frequent among the pairs that match as among the others.
-
-    Shapes: images (N, 1, H, W) -> (n, 1, H/2, W).
-    """
-    train = _side_by_side(data.train_images, data.train_labels, n, seed=0)
-    test = _side_by_side(data.test_images, data.test_labels, n_test, seed=1)
-    return replace(
-        data,
-        train_images=train[0],
-        train_labels=train[1],
-        test_images=test[0],
-        test_labels=test[1],
-        classes=("different", "same"),
-        name=f"pairs of {data.name}",
-    )
-
-
-def _side_by_side(images: Tensor, labels: Tensor, n: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Shapes: images (N, 1, H, W), labels (N,) -> (n, 1, H/2, W), (n,)."""
-    generator = torch.Generator().manual_seed(seed)
-    members = [(labels == kind).nonzero()[:, 0] for kind in range(int(labels.max()) + 1)]
-    same = torch.arange(n) % 2  # (n,)
-    left = torch.randint(len(members), (n,), generator=generator)
-    other = (left + torch.randint(1, len(members), (n,), generator=generator)) % len(members)
-    kinds = torch.stack([left, torch.where(same == 1, left, other)], dim=1)  # (n, 2)
-    index = torch.empty(n, 2, dtype=torch.long)
-    for kind, places in enumerate(members):
-        wanted = kinds == kind  # (n, 2)
-        index[wanted] = places[torch.randint(len(places), (int(wanted.sum()),), generator=generator)]
-    small = F.avg_pool2d(images[index][:, :, 0].float(), 2).byte()  # (n, 2, H/2, W/2)
-    return torch.cat([small[:, :1], small[:, 1:]], dim=3), same
-
-
-def sample_image(size: int = 224) -> Tensor:
-    """The photograph that matplotlib carries (Grace Hopper, 1984), cut to a square.
-
-    Shapes: -> (3, size, size), float in [0, 1].
-    Raises: ValueError if size is below 1.
-    """
-    import matplotlib.cbook
-    import matplotlib.image
-
-    if not isinstance(size, int) or size < 1:
-        raise ValueError(f"size is {size!r}: use 224, for example, a number of pixels")
-    with matplotlib.cbook.get_sample_data("grace_hopper.jpg") as file:
-        photo = torch.tensor(matplotlib.image.imread(file, format="jpg")).permute(2, 0, 1)  # (3, H, W)
-    side = min(photo.shape[1:])
-    top, left = (photo.shape[1] - side) // 2, (photo.shape[2] - side) // 2
-    square = photo[None, :, top : top + side, left : left + side].float() / 255  # (1, 3, side, side)
-    return F.interpolate(square, (size, size), mode="bilinear", antialias=True)[0].clamp(0, 1)  # (3, size, size)
-
-
-def boot() -> Tensor:
-    """The book's image: an ankle boot, the first test image of Fashion-MNIST, at hand without the data set.
-
-    Shapes: -> (1, 28, 28), uint8.
-    """
-    return torch.tensor(list(zlib.decompress(base64.b85decode(BOOT))), dtype=torch.uint8).view(1, 28, 28)
-
-
-def result(name: str) -> dict:
-    """Read what one of the long experiments measured, and how (book/results/NAME.json).
-
-    Raises: ValueError if there is no such result.
-    """
-    here = Path(__file__).parent
-    folders = [here / "results", here.parent / "book" / "results"]  # installed, or in the repository
-    for folder in folders:
-        if (folder / f"{name}.json").is_file():
-            return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    known = sorted(path.stem for folder in folders for path in folder.glob("*.json"))
-    raise ValueError(f"name is {name!r}: use one of {', '.join(map(repr, known))}")
 
 
 def augment(

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -11,23 +10,6 @@ from torch.nn import functional as F
 
 from vitnb._validate import Size, float_tensor, pair, positive_float
 from vitnb.vit import ViT
-from vitnb.weights import load
-
-
-def trained(name: str = "trained") -> ViT:
-    """Load a ViT that the book trained on Fashion-MNIST, in eval mode.
-
-    "trained" has patches of 7 x 7, "trained_fine" is the same with patches of 4 x 4.
-    data.result(name) holds how well it does, and how it was made.
-
-    Raises: FileNotFoundError if the file is not there.
-    """
-    here = Path(__file__).parent
-    folders = [here / "results", here.parent / "book" / "results"]  # installed, or in the repository
-    for folder in folders:
-        if (folder / f"{name}.safetensors").is_file():
-            return load(folder / f"{name}.safetensors")
-    raise FileNotFoundError(f"no {name}.safetensors among the results: make it with python -m experiments {name}")
 
 
 def rollout(maps: Sequence[Tensor]) -> Tensor:

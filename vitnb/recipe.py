@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitnb._validate import choice, positive_float, positive_int, probability, switched_on
+from vitnb._validate import choice, positive_float, positive_int, probability
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,3 @@ class Optimizer:
         """Take up what another one remembered."""
         for part, state in zip(self.parts, states, strict=True):
             part.load_state_dict(state)
-
-
-def budget(full: int, fast: int) -> int:
-    """Choose how much a live cell of the book does: fast with VITNB_FAST=1 (a smoke run), else full."""
-    return fast if switched_on("VITNB_FAST") else full

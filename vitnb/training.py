@@ -22,7 +22,7 @@ from vitnb._checkpoint import keeping
 from vitnb.data import Dataset, augment
 from vitnb.evaluation import Evaluation, History, count_look, device_of, dtype_of, evaluate, final_test, looks
 from vitnb.progress import LiveCurve, ProgressBar, Run
-from vitnb.recipe import Optimizer, Recipe, budget, decay_groups, muon_matrices
+from vitnb.recipe import Optimizer, Recipe, decay_groups, muon_matrices
 
 __all__ = [
     "Evaluation",
@@ -31,7 +31,6 @@ __all__ = [
     "ProgressBar",
     "Recipe",
     "Training",
-    "budget",
     "decay_groups",
     "evaluate",
     "final_test",

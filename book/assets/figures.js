@@ -78,7 +78,7 @@
     return models.get(id);
   }
 
-  /** Run the text of a figure's module, as a script that the page's policy allows by its sum (book/ext/policy.py). */
+  /** Run the text of a figure's module, as a script that the page's policy allows by its sum (pages/policy.py). */
   function run(text) {
     const script = document.createElement("script");
     const code = text.replace(/^export default /m, "return ");

@@ -1,0 +1,1 @@
+"""How the pages are made: the Sphinx extension, and the tools that store, build and print them."""

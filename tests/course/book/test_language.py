@@ -1,0 +1,133 @@
+"""The field's words: no text that a reader sees uses a word of this book's own where the field has a term."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from vitbook.quizzes import QUIZZES
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# Still to be rewritten: their notebooks, solutions, quizzes, decks, messages of their checks. Only ever shrink it.
+LATER: set[str] = set()
+LATER_FIGURES: set[str] = set()
+
+# What is not said: the term that is, and in which words around it the same letters mean something else.
+WORDS = {
+    r"pictures?": ("image", ()),
+    r"hears?|heard|listens?|listened|listening": ("attend to", ("screen reader",)),
+    r"bends?": ("non-linearity", ()),
+    r"spread": ("standard deviation", ()),
+    r"rates?": ("learning rate", ("learning rate", "dropout rate", "error rate", "at the rate $a(1 - a)$", "warmup")),
+    r"shak(?:e|es|en|ing)|shook": ("perturb", ()),
+    r"loud(?:er|est|ly)?": ("norm or magnitude", ()),
+    r"cut(?:s|ting)? (?:(?:a|one|the|this|that|its|all|every|\d+) )?heads?|heads? (?:is |are )?cut": ("ablate", ()),
+    r"dear(?:er|est|ly)?": ("expensive", ()),
+    r"heaps?": ("patches in another order", ()),
+    r"twins?": ("copy, duplicate", ()),
+    r"so long (?:they|it|as)": ("how long, as long as", ()),
+    r"(?:tokens?|heads?|quer(?:y|ies)|patch(?:es)?) looks?(?: most)? at": ("attend to", ()),
+    r"(?:numbers?|accurac(?:y|ies)|curves?|loss|losses) (?:says?|tells?)": ("shows, reports", ()),
+    r"(?:starting|start) weights|start of the weights": ("initial weights, initialisation", ()),
+    r"class scores?|scores? of (?:a|the|its|each) class(?:es)?": ("logit", ()),
+}
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`')
+COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'`])//[^\n]*", re.DOTALL)
+NAME = re.compile(r"`[^`\n]+`|\]\([^)]*\)|\{\{[^}]*\}\}|<[^>]+>")  # code, addresses, cells, tags: not prose
+
+
+def dialect(text: str) -> list[str]:
+    """Return the words of a text that the field does not use, with their surroundings and the term."""
+    text, found = " ".join(text.split()), []
+    for word, (term, contexts) in WORDS.items():
+        for hit in re.finditer(rf"(?<![\w-])(?:{word})(?![\w-])", text, re.IGNORECASE):
+            around = text[max(0, hit.start() - 30) : hit.end() + 30]
+            if not any(context in around.lower() for context in contexts):
+                found.append(f"... {around} ... ({hit[0]} -> {term})")
+    return found
+
+
+def number(name: str) -> str:
+    """Return the chapter that a file belongs to: 07-cls-token, chapter_07 -> 07."""
+    found = re.match(r"(?:chapter_)?(\d\d|jax)", name)
+    return found[1] if found else ""
+
+
+def strings(tree: ast.AST) -> Iterator[str]:
+    """Yield all string literals of Python code in which people talk: those with a space."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.value
+
+
+def docstrings(tree: ast.AST) -> Iterator[str]:
+    """Yield the docstrings of a module, its classes and its functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            yield text
+
+
+def texts() -> Iterator[tuple[str, str, str]]:
+    """Yield every text that a reader may see: where it stands, its chapter ("" for none), the text."""
+    for path in sorted((ROOT / "book").rglob("*.ipynb")):
+        if "_build" in path.parts or ".ipynb_checkpoints" in path.parts:
+            continue
+        for cell in nbformat.read(path, 4).cells:
+            if cell.cell_type == "markdown":
+                yield f"{path.relative_to(ROOT)}, cell {cell.id}", number(path.stem), NAME.sub(" ", cell.source)
+    pages = [ROOT / "README.md", *sorted((ROOT / "book").glob("*.md")), *sorted((ROOT / "classroom").rglob("*.md"))]
+    for path in pages:
+        if path.name != "sources.md":  # titles of papers
+            yield str(path.relative_to(ROOT)), number(path.stem), NAME.sub(" ", path.read_text())
+    for path in sorted((ROOT / "vitnb").rglob("*.py")):
+        tree, where = ast.parse(path.read_text()), str(path.relative_to(ROOT))
+        chapter = number(path.stem) or ("later" if path.stem in LATER_FIGURES else "")
+        for text in strings(tree) if path.parent.name == "checks" else docstrings(tree):
+            yield where, chapter, NAME.sub(" ", text)
+    for path in sorted((ROOT / "vitbook" / "figures").rglob("*.js")):
+        chapter = "later" if path.stem in LATER_FIGURES else ""
+        for text in STRING.findall(COMMENT.sub(" ", path.read_text())):
+            if " " in text:
+                yield str(path.relative_to(ROOT)), chapter, re.sub(r"\$\{[^}]*\}", " … ", text)
+    for chapter, questions in QUIZZES.items():
+        for question in questions:
+            for text in (question.text, *question.answers, *question.answers.values()):
+                yield f"the quiz of chapter {chapter}", chapter, text
+
+
+@pytest.mark.parametrize("word", WORDS, ids=[term for term, _ in WORDS.values()])
+def test_a_word_that_is_not_said_is_seen(word):
+    example = {"rates?": "at a high rate"}.get(word) or next(iter(examples(word)))
+    assert dialect(f"Then {example} again.")
+
+
+def examples(word: str) -> list[str]:
+    """Return sentences that people wrote in earlier editions of this book."""
+    said = [
+        "a picture of 16 patches", "what a token hears", "a bend between them", "a spread of 0.02", "shake all weights",
+        "ever louder positions", "Cut head 3", "right, only dear", "lose much on heaps", "its twin in JAX",
+        "So long they run", "the head looks at the heel", "the curve says nothing", "the starting weights",
+        "ten class scores",
+    ]  # fmt: skip
+    return [one for one in said if re.search(rf"\b(?:{word})\b", one, re.IGNORECASE)]
+
+
+def test_the_same_letters_in_another_sense_are_left_alone():
+    for text in ("a learning rate of 0.01", "a dropout rate", "what a screen reader hears", "heads-up"):
+        assert dialect(text) == []
+
+
+def test_every_text_uses_the_words_of_the_field():
+    found = [(where, wrong) for where, chapter, text in texts() if chapter not in {*LATER, "later"}
+             for wrong in dialect(text)]  # fmt: skip
+    assert found == []
+
+
+def test_no_exception_is_kept_that_is_not_needed():
+    needed = {chapter for _, chapter, text in texts() if chapter and dialect(text)}
+    if passed := LATER - needed:
+        pytest.skip(f"rewritten since, so LATER can do without: {sorted(passed)}")

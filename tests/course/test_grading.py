@@ -1,0 +1,931 @@
+"""vitnb-grade: the same verdicts as check gives, from a sandbox that a submission cannot leave."""
+
+import contextlib
+import csv
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from nbformat.v4 import new_code_cell, new_notebook
+
+if not sys.platform.startswith("linux"):
+    pytest.skip("the sandboxes are Linux's", allow_module_level=True)  # before the imports: Windows has no `resource`
+
+from vitbook.exercises import engine  # noqa: E402
+from vitbook.grading import cli, reports, sandbox, student, wire  # noqa: E402
+from vitbook.grading.submissions import Submission, submissions  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 60.0  # enough for any answer that ends, on a very busy machine
+HEAD = "import math, os, sys\nimport torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
+CHECK = 'from vitbook import check\n_ = check("3.1", my_attention)'
+RIGHT = """
+def my_attention(q, k, v):
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    return scores.softmax(dim=-1) @ v
+"""
+UNDIVIDED = RIGHT.replace(" / q.shape[-1] ** 0.5", "")
+
+
+@pytest.fixture(scope="session")
+def way():
+    """The best sandbox of this machine."""
+    found, reasons = sandbox.best()
+    if found is None:
+        pytest.skip(f"no sandbox works here: {reasons}")
+    return found
+
+
+def answering(line: str) -> str:
+    """An answer to 3.1 that does something else first."""
+    return RIGHT.replace("    scores", f"    {line}\n    scores", 1)
+
+
+def store(path: Path, *cells: str | list) -> Path:
+    """Write a notebook with these cells; a list is written as it is, be it no cell."""
+    book = new_notebook(cells=[new_code_cell(code) for code in (HEAD, *cells) if isinstance(code, str)])
+    path.write_text(json.dumps(book | {"cells": [*(code for code in cells if isinstance(code, list)), *book.cells]}))
+    return path
+
+
+def said_of(way: str, path: Path, *cells: str, number: str = "3.1", seconds: float = SECONDS) -> student.Verdict:
+    """The verdict on a notebook with these cells."""
+    return student.judge(way, store(path / "one.ipynb", *cells), [number], seconds=seconds)[number]
+
+
+# What a submission may be like, and what must be said of it: right or not, and words of the sentence.
+WRITTEN = {
+    "right": ((RIGHT, CHECK), True, "Right:"),
+    "torch's": (("def my_attention(*qkv):\n    return F.scaled_dot_product_attention(*qkv)", CHECK), True, ""),
+    "a lambda": (("my_attention = lambda q, k, v: (q @ k.mT / k.size(-1) ** 0.5).softmax(-1) @ v", CHECK), True, ""),
+    "the check cell deleted": ((RIGHT,), True, "Right:"),
+    "the check cell twice, first with a wrong answer": ((UNDIVIDED, CHECK, RIGHT, CHECK), True, "Right:"),
+    "an error in another cell": (("1 / 0", RIGHT, CHECK), True, "Right:"),
+    "a command to IPython": (("%matplotlib inline\n!ls", RIGHT, CHECK), True, "Right:"),
+    "untouched": (("def my_attention(q, k, v):\n    ...", CHECK), False, "not done yet"),
+    "left to an error": (("def my_attention(q, k, v):\n    raise NotImplementedError", CHECK), False, "not done yet"),
+    "nothing": ((), False, "not done yet"),
+    "not divided": ((UNDIVIDED, CHECK), False, "not divided"),
+    "softmax over the queries": ((RIGHT.replace("dim=-1", "dim=-2"), CHECK), False, "softmax runs over the queries"),
+    "no softmax": ((RIGHT.replace(".softmax(dim=-1)", ""), CHECK), False, "softmax is missing"),
+    "an error of its own": ((answering('raise IndexError("no such head")'), CHECK), False,
+                           'IndexError in the line `raise IndexError("no such head")`: no such head'),
+    "changes what it is given": ((answering("q.mul_(2)"), CHECK), False, "changes what it is given"),
+    "returns nothing": ((RIGHT.replace("return ", "x = "), CHECK), False, "None"),
+    "a syntax error": (("def my_attention(q, k, v)\n    return v", CHECK), False, "SyntaxError"),
+}  # fmt: skip
+
+HOSTILE = {
+    "a loop in the function": ((answering("while True: pass"), CHECK), False, "loop that does not end"),
+    "a loop in a cell": (("while True: pass", RIGHT, CHECK), True, "Right:"),
+    "a loop that catches everything": (
+        ("while True:\n    try:\n        while True: pass\n    except BaseException: pass", RIGHT), True, "Right:",
+    ),
+    "waits": ((answering("import time; time.sleep(3600)"), CHECK), False, "took too long"),
+    "sys.exit in a cell": (("sys.exit(0)", RIGHT, CHECK), True, "Right:"),
+    "os._exit in the function": ((answering("os._exit(0)"), CHECK), False, "ended the program"),
+    "os._exit in a cell": (("os._exit(0)", RIGHT, CHECK), True, "Right:"),
+    "takes all memory": ((answering("x = [torch.empty(1 << 28) for _ in range(1000)]"), CHECK), False, "memory"),
+    "returns too much": ((answering("return torch.zeros(1 << 26)"), CHECK), False, "64 MB"),
+    "replaces the check": (
+        ("from vitnb import checks\nchecks.check = lambda *a: True\ntorch.allclose = lambda *a, **k: True",
+         UNDIVIDED, CHECK), False, "not divided",
+    ),
+    "reads the tests": ((answering("import vitbook.exercises.engine"), CHECK), False, "ModuleNotFoundError"),
+    "opens the tests": (
+        (answering("import vitnb; open(vitnb.__path__[0] + '/checks/chapter_03.py').read()"), CHECK), False, "NotFound",
+    ),
+    "a datagram": (
+        (answering("import socket; socket.socket(2, 2).sendto(b'x', ('192.0.2.1', 9))"), CHECK), False, "Error",
+    ),
+    "talks to the network": (
+        (answering("import socket; socket.create_connection(('127.0.0.1', 22), 1)"), CHECK), False, "Error",
+    ),
+    "writes to the pipe": (
+        ("for fd in range(3, 40):\n    try: os.write(fd, b'x' * 4096)\n    except OSError: pass", RIGHT, CHECK),
+        False, "",
+    ),
+    "answers before it is asked": (
+        ("from vitbook.grading.wire import packed\n"
+         "for fd in range(3, 40):\n    try: os.write(fd, packed({'returned': torch.zeros(2), 'changed': {}}))\n"
+         "    except OSError: pass", RIGHT, CHECK), False, "",
+    ),
+    "says that it is ready, and answers": (
+        ("from vitbook.grading.wire import packed\nsaid = packed({'errors': [], 'answers': ['3.1']})\n"
+         "said += packed({'right': True, 'sound': True, 'returned': torch.zeros(2), 'said': 'Right: yes'})\n"
+         "for fd in range(3, 40):\n    try: os.write(fd, said)\n    except OSError: pass\n"
+         "import time; time.sleep(3600)", RIGHT, CHECK), False, "before it was asked",
+    ),
+    "answers twice": (
+        ("from vitbook.grading.wire import packed",
+         "import fcntl\ndef writes(fd):\n    try: return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY\n"
+         "    except OSError: return False",
+         answering("[os.write(fd, packed({'returned': v})) for fd in range(3, 9) if writes(fd)]"), CHECK),
+        False, "something else than an answer",
+    ),
+    "much that is no tensor": ((answering("return [0] * (1 << 23)"), CHECK), False, "4 MB that are no tensors"),
+    "lists in lists in lists": (
+        ("def my_attention(q, k, v):\n    x = []\n    for _ in range(100_000): x = [x]\n    return x", CHECK), False,
+        "a torch tensor is wanted",
+    ),
+    "nothing but NaN": ((answering("return v * float('nan')"), CHECK), False, "holds NaN"),
+    "infinite": ((answering("return v * 0 + float('inf')"), CHECK), False, ""),
+    "a type that nobody compares": ((answering("return v.to(torch.float8_e4m3fn)"), CHECK), False, "float8"),
+    "letters that no file can hold": (
+        (answering("raise ValueError('\\ud800 \\x1b[2J\\u202e\\x00 half')"), CHECK), False, "half",
+    ),
+    "a name of an error that is none": (
+        ("class Odd(Exception): pass\nOdd.__name__ = 'A\\nB' * 10**6", answering("raise Odd('x' * 10**6)"), CHECK),
+        False, "raises",
+    ),
+    "memory in many processes": (
+        (answering("[os.fork() for _ in range(3)]; x = torch.ones(200_000_000); import time; time.sleep(60)"), CHECK),
+        False, "4 GB of memory",
+    ),
+    "memory in no process": (
+        ("import time\ndef my_attention(q, k, v):\n    fds = [os.memfd_create('x') for _ in range(40)]\n"
+         "    for fd in fds: os.write(fd, bytes(60 << 20))\n    time.sleep(60)", CHECK), False, "",
+    ),
+    "threads without end": (
+        (answering("import threading, time; [threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+                   " for _ in range(600)]; time.sleep(60)"), CHECK), False, "",
+    ),
+    "folders in folders": (
+        ("for _ in range(3000):\n    os.mkdir('d'); os.chdir('d')\nos.chdir('/tmp')", RIGHT, CHECK), True, "Right:",
+    ),
+    "a folder that nobody may enter": (
+        ("os.makedirs('shut/in'); open('shut/in/x', 'w').write('x'); os.chmod('shut', 0)", RIGHT, CHECK),
+        True, "Right:",
+    ),
+    "fills its folder": (
+        ("def my_attention(q, k, v):\n    for n in range(10_000):\n"
+         "        try: open(str(n), 'wb').write(bytes(32 << 20))\n        except OSError: raise MemoryError('full')",
+         CHECK),
+        False, "",
+    ),
+    "a million files": (
+        ("import time\ndef my_attention(q, k, v):\n    for n in range(10**6): open(str(n), 'w').close()\n", CHECK),
+        False, "",
+    ),
+    "cells that are none": (([["not", "a", "cell"]], RIGHT, CHECK), True, "Right:"),
+    "a tensor that agrees with everything": (
+        ("class Yes(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, *a, **k): return True",
+         "def my_attention(q, k, v):\n    return v.as_subclass(Yes)", CHECK), False, "a torch tensor is wanted",
+    ),
+    "processes without end": (
+        ("def my_attention(q, k, v):\n    while True:\n        try: os.fork()\n        except OSError: pass", CHECK),
+        False, "too many processes",
+    ),
+}  # fmt: skip
+
+
+ENDLESS = [case for case in HOSTILE if "loop" in case or case == "waits"]
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_a_submission_gets_the_verdict_of_check(case, way, tmp_path):
+    cells, right, words = WRITTEN[case]
+    verdict = said_of(way, tmp_path, *cells)
+    assert verdict.right == right and words in verdict.sentence, verdict.sentence
+    assert verdict.where == "outside"
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_submission_fails_alone(case, way, tmp_path):
+    cells, right, words = HOSTILE[case]
+    seconds = SECONDS if case not in ENDLESS else 10.0 if right else 4.0  # a right answer waits behind the loop
+    verdict = said_of(way, tmp_path, *cells, seconds=seconds)
+    assert verdict.right == right and words in verdict.sentence, verdict.sentence
+
+
+@pytest.mark.parametrize("sandboxed", ["bubblewrap", "landlock"])
+def test_a_sandbox_keeps_everything_around_it(sandboxed, tmp_path):
+    if reason := sandbox.works(sandboxed):
+        pytest.skip(f"{sandboxed}: {reason}")
+    course = tmp_path / "course"
+    course.mkdir()
+    for name in ("gradebook.db", "other.ipynb"):
+        (course / name).write_text(f"secret of {name}")
+    one = store(course / "one.ipynb", RIGHT, CHECK)
+    attack = f"""
+import glob, pathlib, shutil
+seen = []
+for name in ("{course}/gradebook.db", "{course}/other.ipynb", "/etc/shadow", os.path.expanduser("~/.ssh/id_rsa")):
+    for act in (lambda: seen.append(open(name).read()), lambda: os.remove(name), lambda: open(name, "w").write("mine")):
+        try: act()
+        except OSError: pass
+shutil.rmtree("{course}", ignore_errors=True)
+"""
+    tell = "def my_attention(q, k, v):\n    raise ValueError(repr(seen))"
+    before = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in course.iterdir()}
+    spy = store(tmp_path / "spy.ipynb", attack, tell, CHECK)
+    said = student.judge(sandboxed, spy, ["3.1"], seconds=SECONDS)["3.1"].sentence
+    assert "ValueError" in said and "[]" in said and "secret" not in said, said
+    deletes = store(tmp_path / "deletes.ipynb", attack, RIGHT, CHECK)
+    assert student.judge(sandboxed, deletes, ["3.1"], seconds=SECONDS)["3.1"].right
+    assert before == {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in course.iterdir()}
+    assert student.judge(sandboxed, one, ["3.1"], seconds=SECONDS)["3.1"].right
+
+
+@pytest.mark.parametrize("sandboxed", ["bubblewrap", "landlock"])
+def test_a_sandbox_reaches_nothing_outside(sandboxed, tmp_path, monkeypatch):
+    """Sockets in the file system (a desktop's bus runs programs), modes and times of files, processes, secrets."""
+    if reason := sandbox.works(sandboxed):
+        pytest.skip(f"{sandboxed}: {reason}")
+    monkeypatch.setenv("TOKEN_OF_THE_TEACHER", "swordfish")
+    book = tmp_path / "gradebook.db"
+    book.write_text("secret")
+    before, nice = book.stat(), os.getpriority(os.PRIO_PROCESS, 0)
+    names = (str(tmp_path / "bus"), "\0vitnb-bus")
+    listening = [socket.socket(socket.AF_UNIX, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM) for _ in names]
+    for n, one in enumerate(listening):
+        one.bind(names[n % 2] + str(n // 2))
+        one.setblocking(False)
+    listening[0].listen(), listening[1].listen()
+    written = [
+        ROOT / "vitnb" / "mine.py",
+        Path(sys.prefix) / "mine.pth",
+        Path("/tmp/vitnb-mine"),
+        Path("/dev/shm/vitnb-mine"),
+    ]
+    store(
+        tmp_path / "spy.ipynb",
+        f"""
+import ctypes, resource, signal, socket, subprocess, time
+seen = []
+def tries(name, act):
+    try: seen.append((name, act()))
+    except BaseException: pass
+def talk(kind, to):
+    one = socket.socket(socket.AF_UNIX, kind); one.connect(to); one.send(b"x")
+    return "talked"
+for name in {names!r}:
+    tries("stream", lambda: talk(socket.SOCK_STREAM, name + "0"))
+    tries("datagram", lambda: talk(socket.SOCK_DGRAM, name + "1"))
+    def pair():
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        one.connect(name + "1"); one.send(b"x")
+        return "talked"
+    tries("pair", pair)
+tries("mode", lambda: os.chmod({str(book)!r}, 0o777))
+tries("time", lambda: os.utime({str(book)!r}, (1, 1)))
+for pid in ({os.getpid()}, {os.getppid()}):
+    if pid not in (1, os.getpid(), os.getppid()):  # a namespace of its own counts anew
+        tries("signal", lambda: os.kill(pid, 0) or "sent")
+        tries("limit", lambda: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)))
+        tries("memory", lambda: open(f"/proc/{{pid}}/mem", "rb").read(1))
+        tries("environment", lambda: open(f"/proc/{{pid}}/environ").read())
+        tries("names", lambda: open(f"/proc/{{pid}}/cmdline").read())
+        tries("nice", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))
+for path in {list(map(str, written))!r}:
+    tries("file", lambda: open(path, "w").write("import os") and None)
+tries("secret", lambda: [text for text in map(str, os.environ.items()) if "swordfish" in text] or 1 / 0)
+tries("course", lambda: os.listdir({str(tmp_path)!r}))
+tries("root", lambda: open("/proc/self/root" + {str(book)!r}).read())
+tries("user", lambda: subprocess.run(["unshare", "-Ur", "cat", {str(book)!r}], check=True, capture_output=True).stdout)
+def left():
+    if os.fork() == 0:
+        try: os.setsid()
+        except OSError: pass
+        if os.fork() == 0:
+            for name in ("SIGTERM", "SIGHUP", "SIGINT"): signal.signal(getattr(signal, name), signal.SIG_IGN)
+            ctypes.CDLL(None).prctl(15, b"{sandboxed[:4]}survivor")
+            time.sleep(300)
+        os._exit(0)
+    return None
+tries("left", left)
+time.sleep(1)
+seen = [one for one in seen if one[1] is not None]
+""",
+        "def my_attention(q, k, v):\n    raise ValueError(repr(seen))",
+        CHECK,
+    )
+    said = student.judge(sandboxed, tmp_path / "spy.ipynb", ["3.1"], seconds=SECONDS)["3.1"].sentence
+    assert "ValueError" in said and ": []" in said and "swordfish" not in said, said
+    for one in listening:
+        with pytest.raises(BlockingIOError):
+            one.accept() if one.type == socket.SOCK_STREAM else one.recv(1)
+        one.close()
+    after = book.stat()
+    assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == nice and not any(path.exists() for path in written)
+    until = time.monotonic() + 20
+    while f"({sandboxed[:4]}survivor) " in alive():  # a namespace ends its processes a moment later
+        assert time.monotonic() < until
+
+
+def alive() -> str:
+    """The names of all processes that are no zombies."""
+    said = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            said.append(path.read_text())
+    return " ".join(one for one in said if one.rpartition(")")[2].split()[0] != "Z")
+
+
+ENGINE = """#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''  # the folder of Python may have a space, which a #! line must not
+# What `podman run` promises, kept by bubblewrap: an engine of containers for a machine that has none.
+import argparse, json, os, resource, sys
+with open({log!r}, "a") as log:
+    log.write(json.dumps(sys.argv[1:]) + chr(10))
+if sys.argv[1] != "run":
+    sys.exit()
+parser = argparse.ArgumentParser(allow_abbrev=False)
+for name in ("rm", "read-only"):
+    parser.add_argument("--" + name, action="store_true", required=True)
+parser.add_argument("-i", action="store_true", required=True)
+for name in ("name", "network", "shm-size", "workdir", "pull", "memory", "memory-swap", "pids-limit", "cap-drop",
+             "security-opt", "user"):
+    parser.add_argument("--" + name, required=True)
+for name in ("tmpfs", "ulimit", "env"):
+    parser.add_argument("--" + name, action="append", required=True)
+parser.add_argument("-v", action="append", required=True)
+parser.add_argument("image")
+parser.add_argument("command", nargs=argparse.REMAINDER)
+asked = parser.parse_args(sys.argv[2:])
+assert (asked.network, asked.cap_drop, asked.security_opt) == ("none", "ALL", "no-new-privileges")
+assert asked.user == "65534:65534" and asked.memory == asked.memory_swap and int(asked.pids_limit) > 0
+inner = ["bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--uid", "65534", "--gid", "65534"]
+inner += ["--clearenv", "--setenv", "PATH", "/usr/bin"]
+for name in ("/usr", "/etc/ld.so.cache", "/bin", "/lib", "/lib64"):
+    inner += ["--ro-bind-try", name, name]
+inner += ["--proc", "/proc", "--dev", "/dev"]
+for one in sorted([["--tmpfs", one.split(":")[0]] for one in asked.tmpfs]
+                  + [["--ro-bind", one, one] for one in {image!r}]  # it may lie in /tmp
+                  + [["--ro-bind", *one.removesuffix(":ro").split(":")] for one in asked.v], key=lambda x: len(x[-1])):
+    inner += one
+for one in asked.env:
+    inner += ["--setenv", *one.split("=", 1)]
+for one in asked.ulimit:
+    name, _, most = one.partition("=")
+    if name != "nproc":  # here it would count all processes of the machine's user
+        resource.setrlimit(getattr(resource, "RLIMIT_" + name.upper()), tuple(map(int, most.split(":"))))
+assert asked.command[0] == "python"
+os.execvp("bwrap", [*inner, "--remount-ro", "/", "--chdir", asked.workdir, sys.executable, *asked.command[1:]])
+"""
+
+
+@pytest.fixture
+def engine_log(tmp_path_factory, monkeypatch):
+    """A machine whose podman is a program that keeps the same promises; yields the file of what it was asked."""
+    if not shutil.which("bwrap"):
+        pytest.skip("the engine of this test needs bubblewrap")
+    folder = tmp_path_factory.mktemp("engine")
+    log, program = folder / "asked.jsonl", folder / "podman"
+    image = [str(path) for path in sandbox.readable()]  # what the image brings: Python and torch
+    program.write_text(ENGINE.format(python=sys.executable, log=str(log), image=image))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return log
+
+
+def test_a_container_gives_the_same_verdicts_and_is_removed(engine_log, tmp_path):
+    assert sandbox.works("container") == ""
+    assert said_of("container", tmp_path, RIGHT, CHECK).right
+    assert not said_of("container", tmp_path, UNDIVIDED, CHECK).right
+    lost = said_of("container", tmp_path, answering("os._exit(0)"), CHECK)
+    assert not lost.right and "ended the program" in lost.sentence
+    spy = answering("raise ValueError(os.listdir(os.path.dirname(__import__('vitnb').__file__) + '/checks'))")
+    assert "ValueError" in (said := said_of("container", tmp_path, spy, CHECK).sentence) and "[]" in said
+    asked = [json.loads(line) for line in engine_log.read_text().splitlines()]
+    started = [one[one.index("--name") + 1] for one in asked if one[0] == "run"]
+    removed = [one[-1] for one in asked if one[:2] == ["rm", "--force"]]
+    assert len(started) >= 5 and set(started) == set(removed)
+
+
+@pytest.mark.parametrize("promise", ["--network", "--read-only", "--cap-drop", "--memory", "--pids-limit", "--user"])
+def test_a_container_without_a_bound_does_not_start(promise, engine_log, monkeypatch):
+    def lax(job, home):
+        command = sandbox.container(job, home)
+        at = command.index(promise)
+        return command[:at] + command[at + (1 if promise == "--read-only" else 2) :]
+
+    monkeypatch.setitem(sandbox.WAYS, "container", lax)
+    assert sandbox.works("container").startswith("it does not start")
+
+
+def test_a_process_that_dies_takes_no_other_exercise_with_it(way, tmp_path):
+    path = store(tmp_path / "one.ipynb", answering("os._exit(0)"), CHECK, "def my_rotation(x): ...", "class A: pass")
+    said = student.judge(way, path, ["3.1", "3.2", "5.2"], seconds=SECONDS)
+    assert "ended the program" in said["3.1"].sentence
+    assert said["3.2"].sentence.startswith("3.2: not done yet") and said["5.2"].where == "inside"
+
+
+def test_a_verdict_forged_inside_is_seen(way, tmp_path):
+    number = "5.2"
+    name = engine.EXERCISES[number].signature.split("(")[0]
+    forge = "from vitbook.exercises import engine\nengine._judge = lambda *a: (True, 'Right: of course')"
+    verdict = said_of(way, tmp_path, f"class {name}(nn.Module): pass", f'check("{number}", {name})', number=number)
+    assert not verdict.right and verdict.where == "inside"
+    late = f"class {name}(nn.Module):\n    def __init__(self, *a):\n        super().__init__()\n        exec({forge!r})"
+    cells = ("def forge():\n    import sys\n    engine = sys.modules['vitbook.exercises.engine']\n"
+             "    engine._judge = lambda *a: (True, 'Right: of course')\nforge()", late)  # fmt: skip
+    verdict = said_of(way, tmp_path, *cells, number=number)
+    assert not verdict.right and verdict.suspect
+
+
+TELLING = """
+import types
+told, told_of = [], []
+def names(thing, depth=0):
+    kind = thing if isinstance(thing, type) else type(thing)
+    yield from (kind.__name__, kind.__qualname__, kind.__module__, str(kind.__doc__))
+    if isinstance(thing, types.FunctionType):
+        yield from (thing.__name__, thing.__qualname__, thing.__module__, str(thing.__doc__))
+        yield from (thing.__code__.co_name, thing.__code__.co_qualname, thing.__code__.co_filename)
+        for cell in thing.__closure__ or ():
+            yield from names(cell.cell_contents, depth + 1)
+    if isinstance(thing, nn.Module):
+        for part in thing.modules():
+            yield from (type(part).__name__, type(part).__module__, repr(part)[:40])
+            yield from (type(part).forward.__code__.co_filename,)
+"""
+TESTS = {"0.3": "my_test(model)", "5.4": "is_pre_norm(wire)", "7.4": "is_cls(Pool)", "8.5": "is_complete(build)",
+         "11.2": "is_rollout(function)"}  # fmt: skip
+
+
+def test_all_is_read_but_what_is_hidden(tmp_path):
+    """In a virtual environment lib64 is a link to lib, and the package may lie in it."""
+    checks = tmp_path / "venv" / "lib" / "vitnb" / "checks"
+    checks.mkdir(parents=True)
+    for name in ("vitnb/vit.py", "torch.py"):
+        (tmp_path / "venv" / "lib" / name).touch()
+    (tmp_path / "venv" / "lib64").symlink_to("lib")
+    (tmp_path / "venv" / "here").symlink_to(".")
+    reads, listed = sandbox.without(tmp_path / "venv", checks)
+    assert not any(checks.is_relative_to(path.resolve()) for path in reads)
+    assert {path.name for path in reads} == {"vit.py", "torch.py"}
+    assert {path.name for path in listed} == {"venv", "lib", "vitnb"}
+
+
+@pytest.mark.parametrize("number", TESTS)
+def test_what_is_handed_to_a_test_has_no_name_that_tells(number, way, tmp_path):
+    name, given = TESTS[number].rstrip(")").split("(")
+    answer = f"def {name}({given}):\n    raise ValueError(' '.join(sorted(set(names({given})))))"
+    said = said_of(way, tmp_path, TELLING, answer, number=number, seconds=SECONDS).sentence
+    assert "ValueError" in said
+    found = re.findall(r"vitnb[\w./]*", said.partition("ValueError")[2].partition("It was called")[0].split("`")[-1])
+    public = {"vitnb/vit.py", "vitnb/blocks.py"}  # what the package's own layers do lies open
+    assert [one for one in found if "clinic" in one or "checks" in one or one.startswith("vitnb.")] == [], (
+        said,
+        public,
+    )
+
+
+# Those that load the data train in their cells; the experiments behind their exercises would be run once more.
+SOLVED = [path for path in sorted((ROOT / "book" / "solutions").glob("*.ipynb")) if "data.load" not in path.read_text()]
+
+
+@pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
+def test_published_solutions_are_right_through_the_grader(path, way):
+    chapter = path.stem.split("-")[0].lstrip("0") or "0"
+    numbers = [n for n in engine.EXERCISES if n.split(".")[0] == chapter]
+    if chapter == "jax" and importlib.util.find_spec("flax") is None:
+        pytest.skip("no flax here")
+    said = student.judge(way, path, numbers)
+    assert [n for n in numbers if not said[n].right] == [], said
+    assert {n for n in numbers if said[n].where == "inside"} == student.INSIDE.intersection(numbers)
+
+
+def test_every_exercise_judged_inside_is_one_that_exists_and_needs_it():
+    assert set(engine.EXERCISES) > student.INSIDE
+
+
+def test_a_class_in_one_command(way, tmp_path, capsys):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, code in {"Ada": RIGHT, "Ben": UNDIVIDED, "=cmd": RIGHT}.items():
+        store(folder / f"{name}.ipynb", code, CHECK)
+    sheet = tmp_path / "moodle.csv"
+    sheet.write_text("Identifier,Full name,Grade,Feedback comments\nParticipant 1,Ada,,\nParticipant 2,Ben,,\n")
+    out = tmp_path / "out"
+    course = tmp_path / "course.py"
+    course.write_text(
+        "from vitbook.exercises.forms import compute\nfrom vitbook.exercises.engine import fresh\n"
+        "compute('c.1', 'twice(x)', 'a', 'b', cases=lambda: [(fresh(2, 3),)], reference=lambda x: 2 * x,\n"
+        "    mistakes={'You squared.': lambda x: x * x}, otherwise='no', right='twice.')\n"
+    )
+    store(folder / "Ada-more.ipynb", "def twice(x):\n    return x * x")
+    options = ["--exercises", "3.1=2", "c.1", "--course", str(course), "--out", str(out), "--sheet", str(sheet)]
+    assert cli.main([str(folder), *options, "--sandbox", way, "--seconds", str(SECONDS)]) == 0
+    rows = list(csv.DictReader((out / "grades.csv").read_text().splitlines()))
+    points = {(row["student"], row["exercise"]): row["points"] for row in rows}
+    assert points["Ada", "3.1"] == "2" and points["Ben", "3.1"] == "0" and points["'=cmd", "3.1"] == "2"
+    assert next(r["verdict"] for r in rows if r["student"] == "Ada-more" and r["exercise"] == "c.1").startswith(
+        "You squared"
+    )
+    filled = {row["Full name"]: row for row in csv.DictReader((out / "moodle.csv").read_text().splitlines())}
+    assert filled["Ada"]["Grade"] == "2" and "not divided" in filled["Ben"]["Feedback comments"]
+    page = next((out / "feedback").glob("Ben*.html")).read_text()
+    assert "not divided" in page and "<script" not in page and "http://" not in page
+    assert "not listed in it: =cmd, Ada-more" in capsys.readouterr().out
+
+
+def test_a_course_is_read_from_wherever_it_is_named_and_by_nobody_inside(way, tmp_path, monkeypatch):
+    (tmp_path / "in").mkdir()
+    name = engine.EXERCISES["5.2"].signature.split("(")[0]
+    reads = "raise RuntimeError(open(sys.argv[-1]).read()[:9999])"
+    spy = f"class {name}(nn.Module):\n    def __init__(self, *a):\n        {reads}"
+    store(tmp_path / "in" / "Eve.ipynb", spy, f'check("5.2", {name})')
+    (tmp_path / "course.py").write_text("SECRET = 1\n")
+    monkeypatch.chdir(tmp_path)
+    options = ["in", "--exercises", "5.2", "--course", "course.py", "--out", "out", "--sandbox", way]
+    assert cli.main([*options, "--seconds", str(SECONDS)]) == 0
+    [row] = csv.DictReader((tmp_path / "out" / "grades.csv").read_text().splitlines())
+    assert row["judged"] == "inside" and "RuntimeError" in row["verdict"] or "Error" in row["verdict"], row
+    assert "SECRET" not in row["verdict"] and "did not run to its end" not in row["verdict"]
+
+
+def graded_rows(folder: Path, *options: str) -> list[dict[str, str]]:
+    assert cli.main([str(folder), "--exercises", "3.1", "--out", str(folder / "out"), *options]) == 0
+    return list(csv.DictReader((folder / "out" / "grades.csv").read_text(encoding="utf-8").splitlines()))
+
+
+def judged_as(monkeypatch, verdict) -> None:
+    """Let everybody have a verdict without a sandbox, in this process."""
+    monkeypatch.setattr(cli, "everyone", lambda work, found, *more: [work(one) for one in found])
+    monkeypatch.setattr(sandbox, "best", lambda: ("none", {"none": ""}))
+    monkeypatch.setattr(student, "judge", verdict)
+
+
+def test_names_of_any_kind_get_a_row_and_a_page(tmp_path, monkeypatch, capsys):
+    judged_as(
+        monkeypatch,
+        lambda way, path, numbers, *more: {n: student.Verdict(True, "Right: \ud800\x1b[31m<b>\u202e") for n in numbers},
+    )
+    names = ["Ada", "a" * 200, "ä" * 110, "=cmd", "+cmd", "＝cmd", "cmd", "x\x1b]0;y\x07", "new\nline", "<script>",
+             "Zo\u0308e", b"bad\xff".decode("utf-8", "surrogateescape"), "\u202eevil", "a;=1+1"]  # fmt: skip
+    for name in names:
+        (tmp_path / "in" / name).mkdir(parents=True)
+        store(tmp_path / "in" / name / "x.ipynb", RIGHT)
+    rows = graded_rows(tmp_path / "in")
+    assert len(rows) == len(names) == len({row["student"] for row in rows})
+    pages = list((tmp_path / "in" / "out" / "feedback").iterdir())
+    assert len(pages) == len(names) and all(len(os.fsencode(page.name)) < 200 for page in pages)
+    assert all("<script>" not in page.read_text() and "<b>" not in page.read_text() for page in pages)
+    text = capsys.readouterr().out + (tmp_path / "in" / "out" / "grades.csv").read_text()
+    assert not any(ord(one) < 32 and one != "\n" for one in text) and "\u202e" not in text
+    assert {"'=cmd", "'+cmd", "'＝cmd", "Zöe"} <= {row["student"] for row in rows}
+    assert '"a;\'=1+1"' in text  # whoever's spreadsheet cuts at semicolons
+
+
+def test_an_error_of_the_grader_costs_no_other_student(tmp_path, monkeypatch, capsys):
+    def breaks(way, path, numbers, *more):
+        if path.parent.name == "Eve":
+            raise UnicodeError("the grader itself")
+        return {n: student.Verdict(True, "Right: yes") for n in numbers}
+
+    judged_as(monkeypatch, breaks)
+    for name in ("Ada", "Eve", "Zoe"):
+        (tmp_path / name).mkdir()
+        store(tmp_path / name / "x.ipynb", RIGHT)
+    rows = {row["student"]: row for row in graded_rows(tmp_path)}
+    assert [rows[name]["points"] for name in ("Ada", "Eve", "Zoe")] == ["1", "0", "1"]
+    assert "UnicodeError" in rows["Eve"]["look"] and "Look at these yourself: Eve" in capsys.readouterr().out
+
+
+def fatal(submission: Submission) -> reports.Grade:
+    """In a process of its own: Eve ends it."""
+    if submission.student == "Eve":
+        os._exit(3)
+    return reports.Grade(submission, {"3.1": student.Verdict(True, "Right")}, {"3.1": 1.0})
+
+
+def test_a_dead_process_of_the_grader_costs_no_other_student():
+    found = [Submission(name, name) for name in ("Ada", "Eve", "Zoe")]
+    grades = cli.everyone(fatal, found, {"3.1": 1.0}, 2, None)
+    assert [grade.total for grade in grades] == [1, 0, 1] and "ended" in grades[1].verdicts["3.1"].suspect
+
+
+def test_who_handed_in_two_notebooks_or_none_is_told(tmp_path, monkeypatch, capsys):
+    judged_as(
+        monkeypatch,
+        lambda way, path, numbers, *more: {
+            n: student.Verdict(False, f"{n}: not done yet.")
+            if path.name == "c.ipynb"
+            else student.Verdict(True, "Right")
+            for n in numbers
+        },
+    )
+    for name, files in {
+        "Ada": ["a.ipynb", "b.ipynb", "c.ipynb"],
+        "Ben": ["b.pdf"],
+        "Cy": [],
+        "Dee": ["d.ipynb"],
+    }.items():
+        (tmp_path / "in" / name).mkdir(parents=True)
+        for file in files:
+            store(tmp_path / "in" / name / file, RIGHT)
+    (tmp_path / "in" / "Eli.ipynb.txt").write_text("{}")
+    (tmp_path / "in" / "README.txt").write_text("no student")
+    sheet = tmp_path / "moodle.csv"
+    sheet.write_text("Identifier,Full name,Grade\nParticipant 1,Ada,\nParticipant 2,Flo,\nParticipant 3,Gus,\n")
+    rows = {row["student"]: row for row in graded_rows(tmp_path / "in", "--sheet", str(sheet))}
+    assert sorted(rows) == ["Ada", "Ben", "Cy", "Dee", "Eli"]
+    assert rows["Ada"]["look"] == "of 3 notebooks b.ipynb counts" and rows["Dee"]["look"] == ""
+    assert [rows[name]["points"] for name in ("Ada", "Ben", "Cy", "Eli")] == ["1", "0", "0", "0"]
+    assert "only .pdf" in rows["Ben"]["verdict"] and "empty folder" in rows["Cy"]["verdict"]
+    said = capsys.readouterr().out
+    assert "Handed in nothing (2): Flo, Gus" in said and "no notebook that can be read (3): Ben, Cy, Eli" in said
+
+
+def test_a_submission_cannot_pass_for_another_students(tmp_path):
+    for path in ("Ben/x.ipynb", "Ada/Ben_1_assignsubmission_file/x.ipynb", "Ada/Ben_77_1_x.ipynb"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        store(tmp_path / path)
+    with submissions(tmp_path) as found:
+        assert {one.student: len(one.notebooks) for one in found} == {"Ben": 1, "Ada": 2}
+    two = [reports.Grade(Submission("Ann Lee", n), {"3.1": student.Verdict(n == "1", "")}, {"3.1": 1.0}) for n in "12"]
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text("Full name,Grade\nAnn Lee,\n")
+    missed, _ = reports.sheet(two, sheet, "Grade", tmp_path / "out.csv")
+    assert missed == ["Ann Lee", "Ann Lee"] and "Ann Lee,\r" in (tmp_path / "out.csv").read_bytes().decode()
+
+
+def test_links_lead_nowhere(tmp_path):
+    store(tmp_path / "secret.ipynb", "'secret'")
+    (tmp_path / "in" / "Ada").mkdir(parents=True)
+    (tmp_path / "in" / "Ada" / "x.ipynb").symlink_to(tmp_path / "secret.ipynb")
+    (tmp_path / "in" / "Ben").symlink_to(tmp_path)
+    store(tmp_path / "in" / "Zoe.ipynb")
+    link = zipfile.ZipInfo("Eve/x.ipynb")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr(link, str(tmp_path / "secret.ipynb"))
+        archive.write(tmp_path / "in" / "Zoe.ipynb", "Zoe/x.ipynb")
+    for source in (tmp_path / "in", tmp_path / "all.zip"):
+        with submissions(source) as found:
+            assert all("secret'" not in path.read_text() for one in found for path in one.notebooks)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"cells": 3}', "%PDF-1.4", "[" * 100_000, '{"cells": ' + "[" * 100_000]
+)
+def test_a_file_that_is_no_notebook_is_called_so(text, tmp_path):
+    (tmp_path / "one.ipynb").write_text(text)
+    said = student.judge("none", tmp_path / "one.ipynb", ["3.1"])["3.1"]
+    assert not said.right and "no notebook that can be read" in said.sentence
+
+
+def test_a_column_that_is_missing_is_told_before_anything_runs(tmp_path, capsys):
+    store(tmp_path / "one.ipynb", f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (tmp_path / "sheet.csv").write_text("Identifier,Full name,Grade\n")
+    options = ["--exercises", "3.1", "--sheet", str(tmp_path / "sheet.csv"), "--column", "Points"]
+    assert cli.main([str(tmp_path), *options, "--out", str(tmp_path / "out")]) == 2
+    assert "has no column 'Points'" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_without_a_sandbox_nothing_runs(monkeypatch, tmp_path, capsys):
+    store(tmp_path / "one.ipynb", f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.setattr(sandbox, "WAYS", {})
+    assert cli.main([str(tmp_path), "--exercises", "3.1"]) == 2
+    assert "no sandbox works here" in capsys.readouterr().err and not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--exercises", "99.1"], "there is no exercise '99.1'"),
+    (["--exercises", "3.1=lots"], "3.1=2 would be"),
+    (["--exercises", "3.1", "--course", "nowhere.py"], "nowhere.py is no file"),
+])  # fmt: skip
+def test_bad_input_is_named(arguments, words, tmp_path, capsys):
+    assert cli.main([str(tmp_path), *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+PLATFORMS = {
+    "Moodle": {"Ada Lovelace_12345_assignsubmission_file/answers.ipynb": ("Ada Lovelace", "12345"),
+               "Ben_6_assignsubmission_file_/a_LATE_7_8_b.ipynb": ("Ben", "6"),
+               "__MACOSX/Ada_1_assignsubmission_file/x.ipynb": None},
+    "Moodle in a folder": {"week 3/Ada_1_assignsubmission_file/x.ipynb": ("Ada", "1")},
+    "Canvas": {"babbagecharles_LATE_77_991_answers.ipynb": ("babbagecharles", "77"),
+               "hoppergrace_78_992_answers-1.ipynb": ("hoppergrace", "78"),
+               "turingalan_79_993_scan.pdf": ("turingalan", "79")},
+    "none": {"../../evil.ipynb": ("..", ".."), "/etc/evil.ipynb": ("/", "/"), "Ada.ipynb": ("Ada", "Ada"),
+             "Ben/deep/x.IPYNB": ("Ben", "Ben"), "notes.txt": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_the_platforms_names_are_read(platform, tmp_path):
+    text = store(tmp_path / "plain.ipynb").read_bytes()
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name in PLATFORMS[platform]:
+            archive.writestr(name, text)
+    with submissions(tmp_path / "all.zip") as found:
+        assert {(one.student, one.identifier) for one in found} == set(PLATFORMS[platform].values()) - {None}
+        paths = [path for one in found for path in one.notebooks]
+        assert all(re.fullmatch(r"\d{5}\.ipynb", path.name) and path.exists() for path in paths)
+    assert not any(path.exists() for path in paths) and not (tmp_path.parent / "evil.ipynb").exists()
+
+
+def test_a_folder_without_notebooks_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="holds no notebook"), submissions(tmp_path):
+        pass
+    with pytest.raises(FileNotFoundError, match="neither a folder nor a file"), submissions(tmp_path / "nowhere"):
+        pass
+
+
+def test_a_bomb_in_a_zip_is_its_students_alone(tmp_path, monkeypatch):
+    """Too large, too many, damaged, encrypted: whatever one uploads, the class is graded."""
+    monkeypatch.setattr("vitbook.grading.submissions.LARGEST", 1000)
+    monkeypatch.setattr("vitbook.grading.submissions.BYTES", 3000)
+    text = store(tmp_path / "one.ipynb").read_text()
+    with zipfile.ZipFile(tmp_path / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("Ada_1_assignsubmission_file_/x.ipynb", text)
+        archive.writestr("Big_2_assignsubmission_file_/x.ipynb", "0" * 10_000_000)
+        archive.writestr("Bad_3_assignsubmission_file_/x.ipynb", text)
+        archive.writestr("Key_4_assignsubmission_file_/x.ipynb", text)
+        for n in range(50):
+            archive.writestr(f"Many_5_assignsubmission_file_/{n}.ipynb", text)
+        places = {one.filename[:3]: one.header_offset for one in archive.infolist()}
+    packed = bytearray((tmp_path / "all.zip").read_bytes())
+    packed[places["Bad"] + 80] ^= 0xFF
+    key = packed.rindex(b"Key_4")
+    packed[key - 46 + 8] |= 1  # the flag of an encrypted entry
+    (tmp_path / "all.zip").write_bytes(packed)
+    with submissions(tmp_path / "all.zip") as found:
+        one = {each.student: each for each in found}
+        assert set(one) == {"Ada", "Big", "Bad", "Key", "Many"}
+        assert [len(one[name].notebooks) for name in ("Ada", "Big", "Bad", "Key")] == [1, 0, 0, 0]
+        assert not one["Ada"].problems and all(one[name].problems for name in ("Big", "Bad", "Key", "Many"))
+        assert sum(path.stat().st_size for path in one["Many"].notebooks) <= 3000
+
+
+def test_the_time_for_all_of_a_students_notebooks_is_bounded(way, tmp_path):
+    loop = "def my_attention(q, k, v):\n    while True: pass"
+    paths = [store(tmp_path / f"{n}.ipynb", loop, CHECK) for n in range(20)]
+    one = Submission("Eve", "Eve", tuple(paths), tuple(path.name for path in paths))
+    start = time.monotonic()
+    grade = cli.graded(way, one, {"3.1": 1.0}, None, 3.0)
+    assert grade.total == 0 and time.monotonic() - start < cli.PATIENT * student.patience(["3.1"], 3.0) + 15
+
+
+def test_data_crosses_as_it_is_and_nothing_else_does():
+    values = [None, True, 3, 2.5, float("inf"), "text", ..., (1, [2, {"a": {3}}]), torch.arange(6).view(2, 3),
+              torch.ones(2, dtype=torch.bool), torch.tensor(2.0, dtype=torch.bfloat16)]  # fmt: skip
+    packed = wire.packed(values)
+    text, body = wire.HEAD.unpack(packed[: wire.HEAD.size])
+    rest = packed[wire.HEAD.size :]
+    back, foreign = wire.unpacked(rest[:text], rest[text:])
+    assert not foreign and body == len(rest) - text
+    assert back[:-3] == values[:-3] and all(torch.equal(a, b) for a, b in zip(back[-3:], values[-3:], strict=True))
+    unknown = torch.empty(1, dtype=torch.bits8)  # a type that no file of safetensors has
+    for thing in (object(), torch.nn.Linear(1, 1), len, torch.ones(1, device="meta"), unknown):
+        packed = wire.packed(thing)
+        text, _ = wire.HEAD.unpack(packed[: wire.HEAD.size])
+        assert wire.unpacked(packed[wire.HEAD.size :][:text], b"")[1]
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"tensor": "0"}', b'{"float": "x"}', b"[" * 100_000, b'{"dict": 3}'])
+def test_a_hostile_message_is_refused(text):
+    with pytest.raises(ValueError, match="cannot be read"):
+        wire.unpacked(text, b"")
+
+
+def test_a_sheet_without_the_column_is_refused(tmp_path):
+    sheet = tmp_path / "canvas.csv"
+    sheet.write_text("Student,ID,Section\nAda,1,A\n")
+    with pytest.raises(ValueError, match="has no column 'Quiz'"):
+        reports.sheet([], sheet, "Quiz", tmp_path / "out.csv")
+
+
+FIELDS = {"score", "execution_time", "output", "output_format", "test_output_format", "test_name_format", "visibility",
+          "stdout_visibility", "extra_data", "tests", "leaderboard"}  # fmt: skip
+OF_A_TEST = {"score", "max_score", "status", "name", "name_format", "number", "output", "output_format", "tags",
+             "visibility", "extra_data"}  # fmt: skip
+FORMATS, SEEN = (
+    {"text", "html", "simple_format", "md", "ansi"},
+    {"hidden", "after_due_date", "after_published", "visible"},
+)
+
+
+def as_gradescope_reads(text: str) -> dict:
+    """results.json, held against what Gradescope documents (autograder specifications)."""
+    results = json.loads(text)
+    assert set(results) <= FIELDS and results["visibility"] in SEEN and results["stdout_visibility"] in SEEN
+    assert isinstance(results["output"], str) and results["output_format"] in FORMATS
+    assert isinstance(results["execution_time"], int) and isinstance(results["tests"], list)
+    for test in results["tests"]:
+        assert set(test) <= OF_A_TEST and test["status"] in ("passed", "failed") and test["visibility"] in SEEN
+        assert test["output_format"] in FORMATS and test["name_format"] in FORMATS
+        assert isinstance(test["name"], str) and isinstance(test["output"], str)
+        assert type(test["score"]) in (int, float) and 0 <= test["score"] <= test["max_score"]
+    return results
+
+
+@pytest.fixture(scope="session")
+def autograder(tmp_path_factory):
+    """The folders of Gradescope's image: the bundle unpacked, and what its setup.sh makes, without the network."""
+    if reason := sandbox.works("bubblewrap"):
+        pytest.skip(f"the image is imitated with bubblewrap: {reason}")
+    top = tmp_path_factory.mktemp("gradescope")
+    wheels, here = top / "wheels", top / "autograder"
+    for name in ("vitnb", "book/results"):  # a copy: building leaves its traces beside the sources
+        shutil.copytree(ROOT / name, top / "book" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, top / "book" / name)
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        wheels,
+        top / "book",
+    ]
+    subprocess.run(build, check=True)
+    course = top / "my course.py"
+    course.write_text("SECRET = 'the answers'\n")
+    options = ["--exercises", "3.1=2", "5.2", "--course", str(course), "--bundle", str(top / "b.zip")]
+    assert cli.main([str(wheels), *options]) == 0
+    with zipfile.ZipFile(top / "b.zip") as archive:
+        assert {"setup.sh", "run_autograder", "my course.py"} < set(archive.namelist())
+        assert all(archive.getinfo(name).external_attr >> 16 & 0o111 for name in ("setup.sh", "run_autograder"))
+        archive.extractall(here / "source")
+    subprocess.run(["bash", "-n", here / "source" / "setup.sh"], check=True)
+    (here / "run_autograder").write_bytes((here / "source" / "run_autograder").read_bytes())
+    (here / "run_autograder").chmod(0o755)
+    # What setup.sh does with the network: an environment with the packages, and the wheel in it.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", here / "venv"], check=True)
+    packages = next((here / "venv").glob("lib/python*/site-packages"))
+    with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
+        wheel.extractall(packages)
+    script = "#!/autograder/venv/bin/python\nimport sys\nfrom vitbook.grading.cli import main\n"
+    script += "if __name__ == '__main__':\n    sys.exit(main())\n"  # as pip writes it: processes are spawned
+    (here / "venv" / "bin" / "vitnb-grade").write_text(script)
+    (here / "venv" / "bin" / "vitnb-grade").chmod(0o755)
+    return here
+
+
+def on_gradescope(here: Path, nested: bool, *cells: str, names=("answers.ipynb",)) -> tuple[str | None, str]:
+    """Run the bundle on a submission as Gradescope does: /autograder, its working folder; return results.json."""
+    for name in ("submission", "results"):
+        shutil.rmtree(here / name, ignore_errors=True)
+        (here / name).mkdir()
+    for name in names:
+        store(here / "submission" / name, *cells)
+    ours = Path(torch.__file__).parents[1]
+    packages = next((here / "venv").glob("lib/python*/site-packages"))
+    inner = Path("/autograder") / packages.relative_to(here)
+    command = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--clearenv"]
+    command += ["--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/root", "--proc", "/proc", "--dev", "/dev"]
+    for name in ("/usr", "/bin", "/lib", "/lib64", "/etc", sys.base_prefix):
+        command += ["--ro-bind-try", name, name]
+    command += ["--tmpfs", "/tmp", "--bind", str(here), "/autograder"]
+    for path in ours.iterdir():
+        if "vitnb" not in path.name and path.suffix != ".pth":
+            command += ["--ro-bind", str(path), str(inner / path.name)]
+    if not nested:  # as in Docker, whose filter of system calls refuses bubblewrap its namespaces
+        command += ["--ro-bind", "/bin/false", "/usr/bin/bwrap"]
+    command += ["--chdir", "/autograder", "/autograder/run_autograder"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    results = here / "results" / "results.json"
+    return results.read_text() if results.exists() else None, done.stdout + done.stderr
+
+
+ON_GRADESCOPE = {
+    "right": ((RIGHT, CHECK), ("answers.ipynb",), 2.0, "Right:"),
+    "wrong": ((UNDIVIDED, CHECK), ("answers.ipynb",), 0.0, "not divided"),
+    "hostile": (
+        (answering("raise ValueError([open(p).read() for p in ('/autograder/source/my course.py',)])"), CHECK),
+        ("answers.ipynb",), 0.0, "PermissionError",
+    ),
+    "forges the results": (
+        ("open('/autograder/results/results.json', 'w').write('{\"score\": 100}')", UNDIVIDED, CHECK),
+        ("answers.ipynb",), 0.0, "not divided",
+    ),
+    "two notebooks": ((RIGHT, CHECK), ("a.ipynb", "b.ipynb"), 2.0, "Right:"),
+    "no notebook": ((RIGHT, CHECK), ("answers.pdf",), 0.0, "only .pdf"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ON_GRADESCOPE)
+def test_gradescope_gets_its_results(case, autograder):
+    cells, names, score, words = ON_GRADESCOPE[case]
+    text, said = on_gradescope(autograder, False, *cells, names=names)
+    assert "Sandbox: landlock" in said, said
+    results = as_gradescope_reads(text)
+    assert [(test["name"], test["max_score"]) for test in results["tests"]] == [("3.1", 2.0), ("5.2", 1.0)]
+    assert results["tests"][0]["score"] == score and words in results["tests"][0]["output"], results
+    assert (case == "two notebooks") == ("of 2 notebooks b.ipynb counts" in results["output"])
+
+
+def test_a_bundle_without_the_package_is_refused(tmp_path, capsys):
+    assert cli.main([str(tmp_path), "--exercises", "3.1=2", "--bundle", str(tmp_path / "b.zip")]) == 2
+    assert "pip wheel --no-deps" in capsys.readouterr().err and not (tmp_path / "b.zip").exists()

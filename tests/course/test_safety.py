@@ -1,0 +1,825 @@
+"""The teacher's machine is safe from what vitnb-grade runs on it: files, settings, processes, memory and time.
+
+Each attack touches only what the test itself has made, or writes a value that is there already.
+"""
+
+import builtins
+import contextlib
+import json
+import mmap
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save
+
+if not sys.platform.startswith("linux"):
+    pytest.skip("the sandboxes are Linux's", allow_module_level=True)
+
+from tests.course.test_grading import CHECK, RIGHT, SECONDS, UNDIVIDED, alive, answering, store  # noqa: E402
+from vitbook.grading import _landlock, cli, reports, sandbox, student, wire  # noqa: E402
+from vitbook.grading.submissions import Submission  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session", params=["bubblewrap", "landlock"])
+def shut(request):
+    """Each sandbox of this machine."""
+    if reason := sandbox.works(request.param):
+        pytest.skip(f"{request.param}: {reason}")
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Where sandboxes have their folders, which must be empty afterwards."""
+    made = tmp_path / "sandboxes"
+    made.mkdir()
+    if os.geteuid() == 0:
+        for path in (made, *made.parents):  # what root starts is another user, who must find its folder
+            if path.owner() == "root" and not path.stat().st_mode & 1:
+                path.chmod(path.stat().st_mode | 0o011)
+    monkeypatch.setattr(sandbox, "TOP", made)
+    yield made
+    assert list(made.iterdir()) == []
+
+
+TRIES = """
+import ctypes, fcntl, mmap, os, resource, signal, socket, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+seen = []
+def tries(name, act):
+    try: said = act()
+    except BaseException: return
+    if said is not None: seen.append((name, said))
+def call(number, *more):
+    said = libc.syscall(number, *more)
+    if said < 0: raise OSError(ctypes.get_errno(), "refused")
+    return said
+def nap(name, seconds=300):
+    libc.prctl(15, name.encode())
+    time.sleep(seconds)
+"""
+TELL = "def my_attention(q, k, v):\n    raise ValueError(repr(seen)[:1500])"
+
+
+def told(way, path, attack, seconds=SECONDS):
+    """What an attack says that it reached."""
+    said = student.judge(way, store(path / "spy.ipynb", TRIES, attack, TELL, CHECK), ["3.1"], seconds=seconds)["3.1"]
+    assert "ValueError" in said.sentence, said.sentence
+    return said.sentence.rpartition("`: ")[2]
+
+
+def gone(*names, within=0.0):
+    """Whether no process of these names is left."""
+    until = time.monotonic() + within
+    while any(f"({name})" in alive() for name in names):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+# ---- What is written
+
+
+def test_nothing_of_the_machine_can_be_written(shut, tmp_path):
+    """As root, too: most of /proc/sys belongs to root's number, whatever rights are given up."""
+    before = Path("/proc/sys/fs/lease-break-time").read_text()
+    attack = """
+def sweep(top):
+    for folder, folders, names in os.walk(top):
+        folders[:] = [name for name in folders if not (name.isdigit() or name in ("self", "thread-self"))]
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.islink(path): continue
+            tries(path, lambda: os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK)) or "open")
+for top in ("/proc", "/sys", "/dev/pts", "/etc", "/run", "/var", "/dev"):
+    sweep(top)
+for name in ("fs/lease-break-time", "kernel/core_pattern", "vm/swappiness", "kernel/hostname"):
+    tries(name, lambda: os.write(os.open("/proc/sys/" + name, os.O_RDWR), b""))
+for name in ("sysrq-trigger", "1/mem", "1/oom_score_adj", "self/oom_score_adj", "self/uid_map", "self/attr/current"):
+    tries(name, lambda: os.close(os.open("/proc/" + name, os.O_RDWR)) or "open")
+tries("root", lambda: None if os.getuid() and os.geteuid() and os.getgid() else "root")
+seen = [one for one in seen if one[0] not in ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")]
+seen = [one for one in seen if not one[0].startswith("/dev/shm/")]
+"""
+    assert told(shut, tmp_path, attack).startswith("[]")
+    assert Path("/proc/sys/fs/lease-break-time").read_text() == before
+
+
+def test_only_bounded_folders_can_be_written(shut, tmp_path):
+    attack = """
+import vitnb
+for name in ("/dev", os.path.dirname(vitnb.__file__) + "/checks", os.path.dirname(vitnb.__file__), "/", "/root", "/run",
+             "/proc/self/root", "/proc/self/cwd/../..", "/dev/mqueue", "/var/tmp", os.path.dirname(sys.executable)):
+    tries(name, lambda: open(name + "/mine", "w").write("x"))
+def fill(folder):
+    made = 0
+    for n in range(6):
+        with open(f"{folder}/{n}", "wb") as file:
+            for _ in range(30):
+                made += file.write(bytes(1 << 20))
+                if made > 100 << 20: return made
+tries("shm", lambda: fill("/dev/shm"))
+"""
+    assert told(shut, tmp_path, attack).startswith("[]")
+
+
+# ---- System calls
+
+
+def test_calls_that_reach_out_of_a_sandbox_are_refused(shut, tmp_path):
+    """Keys, other kernels' interfaces, namespaces, memory in no process, metadata, leases, flags of files."""
+    mine = tmp_path / "mine.txt"
+    mine.write_text("x")
+    attack = """
+import platform
+x86, room = platform.machine() == "x86_64", ctypes.create_string_buffer(256)
+N = dict(add_key=248, request_key=249, keyctl=250, io_uring_setup=425, userfaultfd=323, fanotify_init=300, unshare=272,
+         setns=308, memfd_create=319, memfd_secret=447, shmget=29, msgget=68, semget=64, bpf=321, perf_event_open=298,
+         mount=165, fsopen=430, open_tree=428, pidfd_open=434, ptrace=101, kcmp=312, inotify_init1=294, chroot=161,
+         name_to_handle_at=303, syslog=103, process_vm_readv=310, clone3=435, listmount=458, x32=0x40000000 + 39,
+         young=463, younger=470) if x86 else {}
+A = dict(add_key=(b"user", b"vitnb-test", b"x", 1, -2), request_key=(b"user", b"vitnb-test", None, -2),
+         keyctl=(0, -3, 1), io_uring_setup=(4, room), userfaultfd=(1,), unshare=(0x10000000,), bpf=(0, room, 128),
+         memfd_create=(b"x", 0), memfd_secret=(0,), shmget=(0, 4096, 0o1600), msgget=(0, 0o1600), semget=(0, 1, 0o1600),
+         perf_event_open=(room, 0, -1, -1, 0),
+         fsopen=(b"tmpfs", 0), open_tree=(-100, b"/", 0), pidfd_open=(os.getppid(), 0), ptrace=(16, os.getppid(), 0, 0),
+         kcmp=(os.getpid(), os.getpid(), 1, 0, 0), chroot=(b"/",), syslog=(10, 0, 0), x32=(), inotify_init1=(0,))
+for name, number in N.items():
+    tries(name, lambda: call(number, *A.get(name, (0, 0, 0, 0, 0))))
+for kind in (9, 12, 15, 21):
+    tries(("netlink", kind), lambda: socket.socket(16, socket.SOCK_RAW, kind).close() or "made")
+for family in (17, 31, 38, 40, 44):  # packets, bluetooth, ciphers, virtual machines, XDP
+    tries(("socket", family), lambda: socket.socket(family, socket.SOCK_STREAM).close() or "made")
+    tries(("raw", family), lambda: socket.socket(family, socket.SOCK_RAW).close() or "made")
+def user_namespace(flag):
+    child = call(56 if x86 else 220, flag | 17, 0, 0, 0, 0)
+    if child == 0: os._exit(0)
+    os.waitpid(child, 0)
+    return "made"
+for flag in (0x10000000, 0x20000, 0x40000000, 0x8000000, 0x4000000, 0x2000000):
+    tries(("namespace", flag), lambda: user_namespace(flag))
+own = os.open("own", os.O_RDWR | os.O_CREAT)
+lib = os.open(os.__file__, os.O_RDONLY)
+for fd in (own, lib):
+    for command in (0x40086602, 0x40087602, 0x401C5820, 0x5412, 0x40049409, 0xC0045877, 0x40047459):
+        tries(("ioctl", command), lambda: fcntl.ioctl(fd, command, struct.pack("<q", 0)) and "done")
+    tries("lease", lambda: fcntl.fcntl(fd, 1024, fcntl.F_RDLCK) or "taken")
+    tries("notify", lambda: fcntl.fcntl(os.open(".", 0), 1026, 2) or "taken")
+    tries("owner", lambda: fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid()) or "set")
+tries("attribute", lambda: os.setxattr("own", "user.x", b"x") or os.getxattr("own", "user.x"))
+tries("undumpable", lambda: libc.prctl(4, 0, 0, 0, 0) or (None if libc.prctl(3, 0, 0, 0, 0) else "hidden"))
+tries("keys", lambda: open("/proc/keys").read() or None)
+"""
+    assert told(shut, tmp_path, attack).startswith("[]")
+
+
+def test_metadata_and_the_teachers_names_stay_outside(shut, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"/opt/ada-lovelace/bin:{os.environ['PATH']}")
+    secret = tmp_path / "grade of Ada is 5"
+    secret.write_text("x")
+    with contextlib.suppress(OSError):
+        os.setxattr(secret, "user.grade", b"5")
+    attack = f"""
+tries("attribute", lambda: os.getxattr({str(secret)!r}, "user.grade"))
+tries("attributes", lambda: os.listxattr({str(secret)!r}))
+tries("PATH", lambda: "ada-lovelace" in str(os.environ) or None)
+def notified():
+    fd = call(294, 0); call(254, fd, {str(tmp_path)!r}.encode(), 0xFFF); return fd
+tries("inotify", notified)
+for name in ("net/tcp", "net/unix", "mountinfo", "environ"):
+    if {shut!r} == "landlock":
+        tries(name, lambda: open(f"/proc/{{os.getpid()}}/{{name}}").read())
+        tries(name, lambda: open(f"/proc/self/task/{{os.getpid()}}/{{name}}").read())
+"""
+    assert told(shut, tmp_path, attack).startswith("[]")
+
+
+def test_a_submission_blocks_nobody_by_a_lock(shut, tmp_path):
+    """The package's own lock files may be read inside: who holds a lock there, holds up the teacher."""
+    import fcntl
+
+    attack = """
+for path in (os.__file__, __import__("vitnb").__file__):
+    fd = os.open(path, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    tries("lock", lambda: fcntl.lockf(fd, fcntl.LOCK_SH))
+seen = []
+"""
+    waits = "def my_attention(q, k, v):\n    time.sleep(4)\n    raise ValueError('held')"
+    paths = [Path(os.__file__), ROOT / "vitnb" / "__init__.py"]
+    failed, stop = [], threading.Event()
+
+    def look():
+        while not stop.wait(0.05):
+            for path in paths:
+                with path.open() as file:
+                    try:
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        failed.append(path)
+
+    watch = threading.Thread(target=look)
+    watch.start()
+    said = student.judge(shut, store(tmp_path / "one.ipynb", TRIES, attack, waits, CHECK), ["3.1"], seconds=SECONDS)
+    stop.set(), watch.join()
+    assert "held" in said["3.1"].sentence and not failed
+
+
+def test_a_crash_starts_no_program_of_the_machine(shut, tmp_path):
+    """Where core_pattern is a program, the kernel starts it as root, unless the limit is 1."""
+    attack = """
+tries("limit", lambda: None if resource.getrlimit(resource.RLIMIT_CPU)[1] < 1000 else "none")
+for soft in (0, 1):
+    tries("core", lambda: resource.setrlimit(resource.RLIMIT_CORE, (soft, soft)) or "set")
+    pair = struct.pack("QQ", soft, soft)
+    tries("core", lambda: call(160 if os.uname().machine == "x86_64" else 164, 4, pair))
+tries("other", lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU))
+if os.uname().machine == "x86_64":
+    room = ctypes.create_string_buffer(16)
+    tries("core", lambda: libc.syscall(97, 4, room) or (None if struct.unpack("QQ", room) == (1, 1) else room.raw))
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+"""
+    assert told(shut, tmp_path, attack).startswith("[]")
+
+
+def test_a_million_empty_files_end_a_submission(shut, tmp_path):
+    endless = "for n in range(3_000_000): open(str(n), 'w').close()"
+    path = store(tmp_path / "one.ipynb", endless, RIGHT, CHECK)
+    said = student.judge(shut, path, ["3.1"], seconds=SECONDS)["3.1"]
+    assert said.right and "cell 2 did not run to its end: it writes more than 256 MB of files" in said.suspect
+
+
+# ---- Old kernels
+
+
+def test_a_landlock_that_lets_files_be_emptied_is_not_enough(monkeypatch):
+    for has, words in ((0, "missing"), (1, "version 1"), (2, "version 2")):
+        monkeypatch.setattr(_landlock, "version", lambda has=has: has)
+        assert words in (said := sandbox.works("landlock")) and "install bubblewrap" in said
+    code = "import _landlock; _landlock.version = lambda: 2\n"
+    code += "_landlock.main('alone', '-1', '/tmp', '/usr', '', '-c', '1')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "vitbook" / "grading", capture_output=True, text=True, env={}
+    )
+    assert done.returncode != 0 and "open to be emptied" in done.stderr
+
+
+def test_within_bubblewrap_the_filter_stands_without_landlock(tmp_path):
+    """As on a kernel before Linux 5.13."""
+    if os.uname().machine not in _landlock.MACHINES:
+        pytest.skip("the filter is for other machines")
+    said = "import ctypes, os; number = 101 if os.uname().machine == 'x86_64' else 117\n"
+    said += "print(ctypes.CDLL(None).syscall(number, 16, os.getppid(), 0, 0), open('/dev/null', 'a').close())"
+    code = "import _landlock, os, sys; _landlock.version = lambda: 0; os.chmod = lambda *a: 0\n"
+    code += f"_landlock.main('within', '-1', {str(tmp_path)!r}, '/', '', '-c', {said!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "vitbook" / "grading", capture_output=True, text=True)
+    assert done.stdout.startswith("-1 "), done.stderr
+
+
+# ---- Nothing outlives its judging
+
+LEFT = {
+    "a double fork in a session of its own": """
+if os.fork() == 0:
+    for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT): signal.signal(one, signal.SIG_IGN)
+    tries("session", lambda: os.setsid() and None)
+    if os.fork() == 0:
+        tries("session", lambda: os.setsid() and None)
+        nap("undead")
+    os._exit(0)
+""",
+    "a message that is no dict": """
+from vitbook.grading.wire import packed
+import numpy
+if os.fork() == 0: nap("undead")
+for fd in range(3, 40):
+    try: os.write(fd, packed(numpy.zeros(3)))
+    except OSError: pass
+""",
+    "first in line": """
+parent = call(56 if os.uname().machine == "x86_64" else 220, 0x8000 | 17, 0, 0, 0, 0)  # CLONE_PARENT
+if parent == 0: nap("undead")
+""",
+    "pid 1 is asked to forget": """
+for pid in (1, os.getppid()):
+    tries("attach", lambda: libc.ptrace(16, pid, 0, 0))
+    tries("memory", lambda: os.open(f"/proc/{pid}/mem", os.O_RDWR))
+libc.prctl(1, 0, 0, 0, 0)
+if os.fork() == 0:
+    libc.prctl(1, 0, 0, 0, 0)
+    nap("undead")
+""",
+    "its own nurse": """
+libc.prctl(36, 1, 0, 0, 0)
+for _ in range(5):
+    if os.fork() == 0:
+        if os.fork() == 0: nap("undead")
+        os._exit(0)
+""",
+    "the pipes are passed on, and the program ends": """
+if os.fork() == 0: nap("undead")
+os._exit(0)
+""",
+    "many that fork on": """
+for _ in range(6):
+    if os.fork() == 0:
+        until = time.time() + 20
+        while time.time() < until:
+            if os.fork(): os._exit(0)
+            libc.prctl(15, b"undead")
+            time.sleep(0.001)
+        os._exit(0)
+""",
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_nothing_that_a_submission_started_is_left(case, shut, tmp_path):
+    student.judge(shut, store(tmp_path / "one.ipynb", TRIES, LEFT[case], RIGHT, CHECK), ["3.1"], seconds=20.0)
+    assert gone("undead")
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+def test_an_error_of_the_grader_leaves_nothing(error, shut, tmp_path, monkeypatch):
+    reads = wire.unpacked
+
+    def breaks(*message):
+        said = reads(*message)
+        if "at" not in said[0]:  # the cells have run
+            raise error
+        return said
+
+    monkeypatch.setattr(wire, "unpacked", breaks)
+    path = store(tmp_path / "one.ipynb", TRIES, LEFT["a double fork in a session of its own"], RIGHT, CHECK)
+    with pytest.raises(error):
+        student.judge(shut, path, ["3.1"], seconds=SECONDS)
+    assert gone("undead")
+
+
+GRADES = """
+import sys, time
+from pathlib import Path
+from vitbook.grading import sandbox, student
+sandbox.TOP = Path(sys.argv[3])
+if __name__ == "__main__":
+    student.judge(sys.argv[1], Path(sys.argv[2]), ["3.1"], seconds=60.0)
+"""
+
+
+def waits_for(condition, seconds=300):  # on a very busy machine
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("by", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_a_grader_that_is_killed_takes_all_with_it(by, shut, tmp_path, folder):
+    path = store(tmp_path / "one.ipynb", TRIES, LEFT["a double fork in a session of its own"] + "\nnap('undead')")
+    grader = subprocess.Popen([sys.executable, "-c", GRADES, shut, path, folder], stderr=subprocess.DEVNULL)
+    try:
+        waits_for(lambda: "(undead)" in alive())
+        grader.send_signal(getattr(signal, by))
+        grader.wait(60)
+    finally:
+        grader.kill(), grader.wait()
+    assert gone("undead", within=10)
+    waits_for(lambda: not list(folder.iterdir()), 20)
+
+
+def test_a_keeper_that_is_killed_is_stood_in_for(shut, tmp_path, monkeypatch):
+    path = store(tmp_path / "one.ipynb", TRIES, LEFT["a double fork in a session of its own"], "nap('undead')")
+
+    def kill(process, home):
+        if "(undead)" in alive():
+            process.kill()
+        return ""
+
+    monkeypatch.setattr(sandbox, "excess", kill)
+    assert not student.judge(shut, path, ["3.1"], seconds=SECONDS)["3.1"].right
+    assert gone("undead", within=5)
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_ctrl_c_keeps_the_marks_so_far(times, shut, tmp_path):
+    (tmp_path / "in").mkdir()  # an empty folder would be a student who handed in nothing
+    for name, cells in {"Ada": [RIGHT, CHECK], "Ben": [UNDIVIDED, CHECK]}.items():
+        store(tmp_path / "in" / f"{name}.ipynb", *cells)
+    for name in ("Eve", "Fay", "Gus"):
+        left = LEFT["a double fork in a session of its own"]
+        store(tmp_path / "in" / f"{name}.ipynb", TRIES, left, "nap('undead')", CHECK)
+    (tmp_path / "sheet.csv").write_text("Identifier,Full name,Grade\nParticipant 1,Ada,\nParticipant 5,Eve,\n")
+    command = [
+        sys.executable,
+        "-m",
+        "vitbook.grading.cli",
+        str(tmp_path / "in"),
+        "--exercises",
+        "3.1",
+        "--out",
+        tmp_path / "out",
+    ]
+    command += ["--sandbox", shut, "--jobs", "1", "--sheet", tmp_path / "sheet.csv"]
+    own = {**os.environ, "TMPDIR": str(tmp_path / "sandboxes")}
+    pipe = subprocess.PIPE
+    run = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=own)
+    try:
+        waits_for(lambda: "(undead)" in alive())
+        for _ in range(times):
+            os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to the grader and all its processes
+            time.sleep(0.3)
+        out, errors = run.communicate(timeout=120)
+    finally:
+        run.kill(), run.wait()
+    assert run.returncode == 130 and errors == "" and "Stopped: 3 students were not graded" in out, out + errors
+    assert "Eve, Fay, Gus" in out and "Handed in nothing" not in out and not (tmp_path / "out" / "sheet.csv").exists()
+    rows = (tmp_path / "out" / "grades.csv").read_text()
+    assert "Ada" in rows and "Ben" in rows and "Eve" not in rows
+    assert gone("undead")
+
+
+def test_ctrl_c_before_the_first_mark_is_one_line(tmp_path, monkeypatch, capsys):
+    def interrupts(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sandbox, "best", interrupts)
+    store(tmp_path / "one.ipynb", RIGHT)
+    assert cli.main([str(tmp_path), "--exercises", "3.1"]) == 130
+    assert capsys.readouterr().err == "vitnb-grade: stopped before anything was graded\n"
+
+
+def kills_itself(submission: Submission) -> reports.Grade:
+    """In a process of the grader."""
+    if submission.student == "Eve":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return reports.Grade(submission, {"3.1": student.Verdict(True, "Right")}, {"3.1": 1.0})
+
+
+def test_a_killed_process_of_the_grader_costs_no_other_student():
+    found = [Submission(name, name) for name in ("Eve", "Ada", "Zoe")]
+    grades = cli.everyone(kills_itself, found, {"3.1": 1.0}, 2, None)
+    assert [grade.total for grade in grades] == [0, 1, 1] and "ended" in grades[0].verdicts["3.1"].suspect
+
+
+# ---- Messages
+
+SAME = 2**61 - 1  # Python's hash of each multiple is 0
+
+
+def message(value) -> bytes:
+    return json.dumps(value).encode()
+
+
+def tensors(count: int) -> bytes:
+    text = b"{" + b",".join(b'"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % n for n in range(count)) + b"}"
+    return len(text).to_bytes(8, "little") + text
+
+
+def shaped(*shape) -> bytes:
+    text = json.dumps({"0": {"dtype": "U8", "shape": shape, "data_offsets": [0, 0 if 0 in shape else 1]}}).encode()
+    return len(text).to_bytes(8, "little") + text + (b"" if 0 in shape else b"\0")
+
+
+MESSAGES = {
+    "a set of numbers of one hash": lambda: (message({"set": [SAME * n for n in range(150_000)]}), b""),
+    "many such sets": lambda: (message([{"set": [SAME * n for n in range(900)]} for _ in range(150)]), b""),
+    "a frozen set": lambda: (message({"frozenset": [SAME * n for n in range(150_000)]}), b""),
+    "keys of one hash": lambda: (message({"dict": [[SAME * n, 0] for n in range(100_000)]}), b""),
+    "keys that are tuples of them": lambda: (
+        message({"set": [{"tuple": [SAME * n, SAME * n]} for n in range(60_000)]}), b"",
+    ),
+    "long tuples that differ at the end": lambda: (
+        message({"set": [{"tuple": [*[0] * 1500, SAME * n]} for n in range(900)]}), b"",
+    ),
+    "sets in sets": lambda: (message({"set": [{"frozenset": [SAME * n]} for n in range(90_000)]}), b""),
+    "equal numbers that are tensors": lambda: (
+        message({"set": [{"scalar": str(n), "of": "int64"} for n in range(3000)]}),
+        save({str(n): torch.tensor(SAME * (n % 4)) for n in range(3000)}),
+    ),
+    "empty tensors without end": lambda: (message([]), tensors(200_000)),
+    "a tensor with 100 000 axes": lambda: (message({"tensor": "0"}), shaped(*[1] * 100_000)),
+    "rows without end": lambda: (message({"tensor": "0"}), shaped(2**60, 0)),
+    "a header longer than the message": lambda: (message({"tensor": "0"}), (2**62).to_bytes(8, "little") + b"{}"),
+    "lists of lists of lists": lambda: (b"[" * 200_000 + b"]" * 200_000, b""),
+    "a million lists": lambda: (b"[" + b",".join([b"[]"] * 1_000_000) + b"]", b""),
+    "a million dicts": lambda: (b"[" + b",".join([b"{}"] * 1_000_000) + b"]", b""),
+    "a dict of many keys": lambda: (message({str(n): 0 for n in range(200_000)}), b""),
+    "tuples in tuples": lambda: (b'{"tuple":[' * 300_000 + b"]}" * 300_000, b""),
+    "a long number": lambda: (b"[" + b"9" * 3_900_000 + b"]", b""),
+    "many long numbers": lambda: (b"[" + b",".join([b"9" * 4200] * 900) + b"]", b""),
+    "a long fraction": lambda: (message({"float": "1" * 3_900_000}), b""),
+    "things of one kind": lambda: (message([{"foreign": "x"}] * 200_000), b""),
+    "things of many kinds": lambda: (message([{"foreign": str(n)} for n in range(170_000)]), b""),
+    "one tensor again and again": lambda: (
+        message([{"array": "0"}] * 190_000), save({"0": torch.zeros(1 << 20)}),
+    ),
+    "a name that no class may have": lambda: (message({"foreign": "a\0b\ud800"}), b""),
+    "a dict of no pairs": lambda: (message({"dict": [1, 2]}), b""),
+    "an empty dict": lambda: (message({}), b""),
+    "a text for a list": lambda: (message({"list": "x" * 3_000_000}), b""),
+    "the same key": lambda: (b"{" + b",".join([b'"set": []'] * 190_000) + b"}", b""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MESSAGES)
+def test_no_message_makes_the_grader_work_without_bound(case):
+    text, body = MESSAGES[case]()
+    assert len(text) <= wire.TEXT and len(body) <= wire.LIMIT, "the test itself sends too much"
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    with contextlib.suppress(ValueError), student.in_time(time.monotonic() + 60):
+        wire.unpacked(text, body)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_utime - before.ru_utime < 4 and after.ru_maxrss - before.ru_maxrss < 600_000
+
+
+ODD = [None, 3, "text", [], {}, {1: 2}, torch.zeros(1 << 24), torch.zeros(3).numpy(), [torch.zeros(2)] * 9,
+       {"errors": torch.zeros(1 << 24), "answers": []}, {"errors": [], "answers": torch.zeros(1 << 24)},
+       {"errors": 3, "answers": None}, {"errors": [[1]], "answers": [["3.1"]]}, {"errors": {"x": 1}, "answers": {1}},
+       {"raised": torch.zeros(1 << 22)}, {"raised": "A\0B"}, {"raised": "\ud800"}, {"raised": "ExceptionGroup"},
+       {"raised": "KeyboardInterrupt", "notes": torch.zeros(1 << 22)}, {"raised": "SystemExit", "notes": ["0"]},
+       {"raised": "ValueError", "notes": ["x" * 10**6] * 4, "line": torch.zeros(2)},
+       {"raised": ["a"], "line": "x" * 10**6},
+       {"changed": torch.zeros(3)}, {"changed": {5: torch.zeros(2)}}, {"changed": {"0": 1, -1: 2, None: 3}},
+       {"changed": [1]}, {"untouched": torch.zeros(2)}, {"returned": torch.zeros(0, 1 << 20), "untouched": "yes"},
+       {"right": torch.ones(2), "sound": torch.ones(2), "said": torch.zeros(1 << 24)},
+       {"raised": "E", "kinds": torch.zeros(1 << 22)}, {"raised": "E", "kinds": ["ValueError", "OSError"] * 10**5},
+       {"raised": "E", "kinds": ["exit", "__import__", "A\0B", 3, None]}, {"raised": "E", "kinds": "ValueError"},
+       {"raised": "E", "kinds": [one for one in vars(builtins) if one.endswith("Error")]},
+       {"raised": "E", "files": torch.zeros(1 << 22)},
+       {"raised": "E", "files": ["/vitnb/" * 10**5, "\0", 3] * 9}]  # fmt: skip
+TOLD = [*ODD, {"at": torch.zeros(1 << 22)}, {"at": (torch.zeros(2), 1)}, {"at": (-1, 0)}, {"at": (10**4000, 0)},
+        {"at": [1, 2]}, {"at": (1, 2, 3)}, {"at": ("1", 2)}, {"at": (True, 1)}, {"at": {1: 2, 3: 4}}, {"at": "12"},
+        {"recorded": torch.zeros(1 << 22)}, {"recorded": ["3.1"]}, {"recorded": None}, {"recorded": "5.2"},
+        {"errors": ["x" * 10**6] * 3}, {"errors": ["ModuleNotFoundError \ud800\x1b[2J" * 10**4] * 99},
+        {"errors": [], "alike": torch.zeros(1 << 22)}, {"errors": [], "alike": [["3.1", "x"]]},
+        {"errors": [], "alike": {"3.1": torch.zeros(1 << 22)}}, {"errors": [], "alike": {"3.1": "\ud800\n" * 10**6}},
+        {"errors": [], "answers": ["3.1"] * 10**5}, {"errors": [], "answers": "3.1"}]  # fmt: skip
+
+
+class Sent(student.Student):
+    """A student whose process is this message."""
+
+    def __init__(self, reply):
+        self.reply, self.pending, self.reason, self.machine, self.errors, self.answers = (
+            reply,
+            False,
+            "",
+            "",
+            [],
+            {"3.1"},
+        )
+        self.at, self.alike = [0, 0], {}
+
+    def receive(self, until):
+        return self.reply, False
+
+    def ask(self, number, given, until):
+        if type(self.reply) is not dict:
+            raise student.Stopped(student.NO_ANSWER)
+        return self.reply, False
+
+
+@pytest.mark.parametrize("n", range(len(ODD)))
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_reply_of_any_kind_is_a_verdict_or_no_answer(n, inside):
+    one, start = student._inside if inside else student._outside, time.process_time()
+    with contextlib.suppress(student.Stopped):
+        verdict = one(Sent(ODD[n]), "3.1", time.monotonic() + 60)
+        assert not verdict.right and "student.py" not in verdict.sentence and "given[i]" not in verdict.sentence
+    with contextlib.suppress(student.Stopped):
+        student.texts(ODD[n], "errors"), student.texts(ODD[n], "answers")
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("n", range(len(TOLD)))
+def test_whatever_a_run_tells_is_a_verdict_that_can_be_written(n, tmp_path):
+    """The place, the answers, the errors and the names that a notebook tells while its cells run."""
+    sitting = student.Sitting(lambda plan: Sent(TOLD[n]), ["3.1"], "outside", 60.0, time.monotonic() + 60)
+    start, sitting.past["3.1"] = time.process_time(), student.TRIES
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sent, "ready", lambda self, until: None)
+        patch.setattr(Sent, "end", lambda self: None)
+        said = sitting.held()
+    assert not said["3.1"].right and time.process_time() - start < 10
+    grade = reports.Grade(Submission("Ada", "Ada"), said, {"3.1": 1.0})
+    reports.table([grade], tmp_path / "grades.csv")
+    written = (tmp_path / "grades.csv").read_text(encoding="utf-8")
+    assert len(written) < 10_000 and "\x1b" not in written and written.count("\n") == 2
+
+
+@pytest.mark.parametrize("n", range(len(TOLD)))
+def test_only_the_first_place_is_where_a_notebook_begins(n):
+    with pytest.raises(student.Stopped, match="something else than an answer"):
+        Sent(TOLD[n]).ready(time.monotonic() + 60)
+
+
+def test_a_check_that_does_not_end_is_ended(monkeypatch):
+    """Whatever a submission returns that keeps the check itself busy."""
+
+    def busy(number, answer):
+        while True:
+            pass
+
+    monkeypatch.setattr(student.checks, "check", busy)
+    monkeypatch.setattr(student, "GRACE", 0.5)
+    start = time.monotonic()
+    with pytest.raises(student.Stopped, match="took too long"):
+        student._outside(Sent({}), "3.1", time.monotonic())
+    assert time.monotonic() - start < 10 and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_whoever_sends_slowly_has_no_more_time_than_others():
+    reading, writing = os.pipe()
+    one = Sent({})
+    one.back = reading
+    stop = threading.Event()
+
+    def drips():
+        while not stop.wait(0.01):
+            os.write(writing, b"x")
+
+    threading.Thread(target=drips, daemon=True).start()
+    start = time.monotonic()
+    with pytest.raises(student.Stopped, match="took too long"):
+        one.read(1 << 20, time.monotonic() + 0.5)
+    stop.set()
+    assert time.monotonic() - start < 5
+
+
+# ---- Honest students, limits, and folders
+
+
+def test_a_start_depends_on_no_other_process(monkeypatch):
+    """A process that ends while the limits are set cost a student all points."""
+
+    def ends(*_):
+        raise FileNotFoundError("/proc/4711/task")
+
+    monkeypatch.setattr(Path, "glob", ends)
+    bounds = sandbox.limits(-1)
+    assert bounds[resource.RLIMIT_NPROC] > sandbox.THREADS
+
+
+def fills(folder: Path, how: str) -> object:
+    """Write 300 MB in this way; return what must be kept for it to last."""
+    if how == "deep":
+        at = os.open(folder, os.O_RDONLY)
+        for _ in range(300):
+            os.mkdir("d" * 200, dir_fd=at)
+            deeper = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
+            os.close(at)
+            at = deeper
+        for n in range(5):
+            file = os.open(f"{n}", os.O_RDWR | os.O_CREAT, dir_fd=at)
+            os.posix_fallocate(file, 0, 60 << 20), os.close(file)
+        return os.close(at)
+    kept = []
+    for n in range(5):
+        file = (folder / f"{n}").open("w+b")
+        os.posix_fallocate(file.fileno(), 0, 60 << 20)
+        kept.append(mmap.mmap(file.fileno(), 60 << 20) if how == "mapped" else file)
+        if how == "mapped":
+            file.close()
+        if how != "plain":
+            (folder / f"{n}").rename(folder / "x") if how == "replaced" else (folder / f"{n}").unlink()
+    return kept
+
+
+@pytest.mark.parametrize("how", ["plain", "deep", "deleted", "replaced", "mapped"])
+def test_every_byte_on_the_disk_is_counted(how, tmp_path):
+    (tmp_path / "home").mkdir()
+    kept = fills(tmp_path / "home", how)
+    try:
+        assert sandbox.taken(tmp_path / "home", [Path("/proc/self")]) > sandbox.FILES
+    finally:
+        for one in kept or ():
+            one.close()
+        subprocess.run(["rm", "-rf", tmp_path / "home"], check=True)
+
+
+def test_a_folder_that_cannot_be_read_is_not_made(tmp_path):
+    if reason := sandbox.works("landlock"):
+        pytest.skip(reason)
+    attack = """
+tries("mkdir", lambda: os.mkdir("one", 0o300) or "made")
+os.umask(0o700)
+os.mkdir("two")
+tries("umask", lambda: None if os.stat("two").st_mode & 0o700 == 0o700 else "shut")
+"""
+    assert told("landlock", tmp_path, attack).startswith("[]")
+
+
+def test_forks_are_counted_with_what_is_their_own(shut, tmp_path):
+    """An allowance for what forks share would hide as much in each. When memory is short, they are the first to go."""
+    seen = []
+    looks = sandbox.excess
+
+    def watch(process, home):
+        for path, _ in sandbox.members(process.pid):
+            with contextlib.suppress(OSError):
+                if (path / "comm").read_text() == "taker\n":
+                    seen.append(int((path / "oom_score_adj").read_text()))
+        return looks(process, home)
+
+    attack = """
+if True:
+    pids = []
+    for _ in range(16):
+        if os.fork() == 0:
+            libc.prctl(15, b"taker")
+            x = bytearray(os.urandom(1 << 20) * 280)
+            time.sleep(40)
+            os._exit(0)
+    time.sleep(40)
+"""
+    path = store(tmp_path / "one.ipynb", TRIES, attack, RIGHT, CHECK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox, "excess", watch)
+        said = student.judge(shut, path, ["3.1"], seconds=SECONDS)["3.1"].suspect
+    assert "4 GB of memory" in said and set(seen) == {1000}
+
+
+def test_while_a_notebook_runs_nobody_else_can_read_it(shut, tmp_path, folder):
+    modes = []
+    looks = sandbox.excess
+
+    def watch(process, home):
+        with contextlib.suppress(OSError):
+            modes.append(home.parent.stat().st_mode & 0o777)
+        return looks(process, home)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox, "excess", watch)
+        path = store(tmp_path / "one.ipynb", answering("import time; time.sleep(1)"), CHECK)
+        assert student.judge(shut, path, ["3.1"], seconds=SECONDS)["3.1"].right
+    assert set(modes) == {0o700}
+
+
+HONEST = {
+    "files": """
+import tempfile, shutil
+with tempfile.TemporaryDirectory() as folder:
+    torch.save({"a": torch.ones(3)}, folder + "/a.pt")
+    os.replace(folder + "/a.pt", folder + "/b.pt")
+    shutil.copy2(folder + "/b.pt", folder + "/c.pt")
+    assert torch.load(folder + "/c.pt", weights_only=True)["a"].sum() == 3
+with tempfile.NamedTemporaryFile("w+") as file:
+    file.write("x"); file.flush(); os.chmod(file.name, 0o600)
+""",
+    "threads and a thread pool": """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(8) as pool: assert sum(pool.map(abs, range(100))) == 4950
+torch.set_num_threads(2); torch.randn(300, 300) @ torch.randn(300, 300)
+""",
+    "an event loop": """
+import asyncio
+async def one(): await asyncio.sleep(0.01); return 1
+assert asyncio.run(one()) == 1
+""",
+    "a figure": """
+import matplotlib.pyplot as plt
+plt.plot([1, 2]); plt.savefig("x.png"); plt.close()
+""",
+    "training": """
+net = nn.Linear(4, 2); step = torch.optim.AdamW(net.parameters())
+for _ in range(5):
+    loss = net(torch.randn(8, 4)).pow(2).mean(); step.zero_grad(); loss.backward(); step.step()
+""",
+    "a program": """
+import subprocess
+assert subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True).stdout == b"1\\n"
+""",
+    "processes that train together": """
+import torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
+dist.init_process_group("gloo", rank=0, world_size=1); dist.all_reduce(torch.ones(2)); dist.destroy_process_group()
+""",
+    "workers": """
+from torch.utils.data import DataLoader, TensorDataset
+assert sum(len(x) for x, in DataLoader(TensorDataset(torch.arange(8.)), 2, num_workers=2)) == 8
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HONEST)
+def test_an_honest_notebook_notices_nothing(case, shut, tmp_path):
+    if case in ("workers", "processes that train together") and shut == "landlock":
+        pytest.skip("workers talk by sockets, which Landlock alone cannot keep from the machine's own")
+    tell = "def my_attention(q, k, v):\n    raise ValueError(said)"
+    code = "\n".join(f"    {line}" for line in HONEST[case].strip().split("\n"))
+    cell = f"import traceback\nsaid = 'fine'\ntry:\n{code}\nexcept BaseException:\n    said = traceback.format_exc()"
+    said = student.judge(shut, store(tmp_path / "one.ipynb", cell, tell, CHECK), ["3.1"], seconds=SECONDS)[
+        "3.1"
+    ].sentence
+    assert ": fine" in said, said

@@ -1,0 +1,208 @@
+"""Quiz: in Python, the questions of the chapters, and in their pages what is said of every answer."""
+
+import base64
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from playwright.sync_api import expect
+
+from pages import notebooks
+from tests.pages.driver import assert_fits_a_phone, assert_sound, assert_survives, turn_the_theme
+from vitbook import quiz
+from vitbook.figures import Question, Quiz
+from vitbook.quizzes import QUIZZES
+
+ROOT = Path(__file__).resolve().parents[2]
+[*CHAPTERS] = ((number, *(ROOT / "book").glob(f"{number}-*.ipynb")) for number in QUIZZES)
+PAGE, ASKED = "book/07-cls-token.html", QUIZZES["07"]
+ANSWERS = {"one": "It is two.", "two": "One and one."}
+
+
+# ---- Python
+
+
+def test_what_is_said_travels_with_the_question_and_not_in_plain_words():
+    question = Question("How many is 1 + 1 · ½ · 2?", ANSWERS, right="two")
+    [packed] = Quiz([question]).questions
+    assert packed["question"] == question.text and packed["answers"] == ["one", "two"]
+    sealed, key = base64.b64decode(packed["sealed"]), question.text.encode()
+    opened = bytes(byte ^ key[i % len(key)] for i, byte in enumerate(sealed))
+    assert opened.decode() == '{"right": 1, "said": ["It is two.", "One and one."]}'
+    assert b"It is" not in sealed and "It is" not in str(packed)
+
+
+def test_what_was_checked_can_be_set():
+    one = Quiz([Question("1 + 1?", ANSWERS, right="two")] * 2)
+    assert one.checked == [-1, -1]
+    one.checked = [0, 1]
+    for wrong in ([0], [0, 2], [-2, 0]):
+        with pytest.raises(ValueError, match="checked must"):
+            one.checked = wrong
+
+
+def test_where_no_script_runs_it_asks_and_does_not_answer():
+    text = repr(quiz("07"))
+    for question in ASKED:
+        said = re.sub(r"\s+", " ", text)
+        assert question.text in said and all(answer in said for answer in question.answers)
+        assert not any(feedback in said for feedback in question.answers.values())
+    picture = quiz("07")._repr_mimebundle_()[0]["image/png"]
+    assert base64.b64decode(picture).startswith(b"\x89PNG")
+    assert picture == quiz("07")._repr_mimebundle_()[0]["image/png"] != quiz("08")._repr_mimebundle_()[0]["image/png"]
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: Quiz([]), ValueError, ["questions", "empty", "Question(text, answers, right)"]),
+        (lambda: Quiz(["1 + 1?"]), TypeError, ["questions", "'1 + 1?'", "Question("]),
+        (lambda: Question("1 + 1?", ["one", "two"], right="two"), TypeError, ["answers", "list", "feedback"]),
+        (lambda: Question("1 + 1?", ANSWERS, right="three"), ValueError, ["right", "'three'", "'one'"]),
+        (lambda: Question("1 + 1?", {"two": "Yes."}, right="two"), ValueError, ["2 to 8", "got 1", "1 + 1?"]),
+        (lambda: Question("1 + 1?", ANSWERS | {"three": " "}, right="two"), ValueError, ["answers['three']", "empty"]),
+        (lambda: Question("1 + 1?", ANSWERS | {"three": None}, right="two"), TypeError, ["answers['three']", "None"]),
+        (lambda: Question("1 + 1?", ANSWERS | {3: "No."}, right="two"), TypeError, ["an answer", "3"]),
+        (lambda: Question("", ANSWERS, right="two"), ValueError, ["text", "empty"]),
+        (lambda: Question("`1 + 1?", ANSWERS, right="two"), ValueError, ["text", "close", "`1 + 1?"]),
+        (lambda: Question("$1 + 1$?", ANSWERS, right="two"), ValueError, ["text", "$", "√d"]),
+        (lambda: quiz("99"), ValueError, ["chapter", "'01', '02'", "'99'"]),
+        (lambda: quiz(["05"]), ValueError, ["chapter", "['05']"]),
+    ],
+)
+def test_bad_input_is_refused_with_words(call, error, words):
+    with pytest.raises(error) as caught:
+        call()
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+# ---- The questions
+
+
+def headings_of(notebook):
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    return re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("number, path", CHAPTERS, ids=QUIZZES)
+def test_a_chapter_asks_two_or_three_questions_and_names_its_own_sections(number, path):
+    assert 2 <= len(QUIZZES[number]) <= 3
+    headings = headings_of(nbformat.read(path, 4))
+    for question in QUIZZES[number]:
+        assert question.right in question.answers and all(question.answers.values())
+        shown = " ".join(question.answers.values())
+        named = re.findall("“(.*?)”", shown)
+        assert named and set(named) <= set(headings), set(named) - set(headings)
+
+
+@pytest.mark.parametrize("number, path", CHAPTERS, ids=QUIZZES)
+def test_a_chapter_stores_the_questions_of_today_at_its_end(number, path):
+    notebook = nbformat.read(path, 4)
+    headings = headings_of(notebook)
+    assert headings.index("Check yourself") + 1 == headings.index("What to remember")
+    stored = [m.state for m in notebooks.models(notebook).values() if "sealed" in str(m.state.get("questions"))]
+    assert stored[-1]["questions"] == quiz(number).questions, f"run: pages/notebooks.py {path.stem}"
+
+
+def test_the_right_answer_has_no_place_of_its_own():
+    places = [list(one.answers).index(one.right) for asked in QUIZZES.values() for one in asked]
+    assert max(map(places.count, range(3))) < len(places) / 2
+
+
+# ---- In the page
+
+
+def plain(text):
+    return text.replace("`", "")
+
+
+@pytest.mark.parametrize("number, path", CHAPTERS, ids=QUIZZES)
+def test_the_page_says_of_every_answer_what_python_says(live, number, path):
+    figure, page, watch = live(f"book/{path.stem}.html", -1)
+    source = page.request.get(page.url).text()
+    for form, question in zip(figure.locator("form").all(), QUIZZES[number], strict=True):
+        group, says = form.get_by_role("group", name=plain(question.text)), form.get_by_role("status")
+        expect(says).to_be_empty()
+        for answer, feedback in question.answers.items():
+            assert feedback not in source and feedback.replace('"', '\\"') not in source
+            group.get_by_role("radio", name=plain(answer), exact=True).check()
+            expect(says).to_be_empty()  # what was said of another answer is gone
+            form.get_by_role("button", name="Check this answer").click()
+            verdict = "Right." if answer == question.right else "Not this one."
+            expect(says).to_have_text(f"{verdict} {plain(feedback)}")
+    watch.assert_clean()
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_by_key(live, from_file):
+    figure, page, watch = live(PAGE, -1, from_file=from_file)
+    form, (first, *_) = figure.locator("form").first, ASKED
+    says, radios = form.get_by_role("status"), form.get_by_role("radio")
+    expect(form.get_by_role("button")).to_be_visible()
+    form.get_by_role("button").press("Enter")
+    expect(radios.first).to_be_focused()  # the browser asks for an answer, in the reader's language
+    expect(says).to_be_empty()
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+    expect(says).to_contain_text(plain([*first.answers.values()][0]))
+    page.keyboard.press("ArrowDown")
+    expect(says).to_be_empty()
+    page.keyboard.press("Tab")
+    expect(form.get_by_role("button")).to_be_focused()
+    page.keyboard.press("Space")
+    expect(says).to_contain_text(plain([*first.answers.values()][1]))
+    expect(radios.nth(1)).to_be_checked()
+    expect(figure.get_by_role("status").nth(1)).to_be_empty()  # the other questions wait
+    watch.assert_clean()
+
+
+def check_two(figure):
+    """Check one wrong and one right answer, so that both kinds of feedback are to be seen."""
+    for form, question, right in zip(figure.locator("form").all(), ASKED, (False, True, False), strict=True):
+        answer = next(answer for answer in question.answers if (answer == question.right) is right)
+        form.get_by_text(plain(answer), exact=True).click()
+        form.get_by_role("button").click()
+    expect(figure.get_by_role("status").nth(1)).to_contain_text("Right.")
+
+
+def test_it_is_accessible_on_a_phone_and_follows_the_theme(live):
+    figure, page, watch = live(PAGE, -1, width=390, touch=True, dark=True)
+    check_two(figure)
+    assert_fits_a_phone(page, watch)
+    paper = "figure => getComputedStyle(figure).backgroundColor"
+    before, said = figure.locator(".vf").first.evaluate(paper), figure.get_by_role("status").all_inner_texts()
+    turn_the_theme(page)
+    assert figure.locator(".vf").first.evaluate(paper) != before
+    assert figure.get_by_role("status").all_inner_texts() == said
+    assert_sound(page)
+
+
+GARBAGE = {
+    "it has no questions": (r'"questions": \[\{', '"questions": [], "lost": [{'),
+    "needs an answer, or -1, for each of 3 questions": (r'"checked": \[-1, -1, -1\]', '"checked": [0]'),
+    "there is no answer 7; there are": (r'"checked": \[-1, -1, -1\]', '"checked": [7, -1, -1]'),
+    "what it says of the answers to": (r'"sealed": "...', '"sealed": "AAA'),
+}
+
+
+def test_garbage_becomes_a_message_and_the_page_goes_on(live):
+    figure, page, _ = live(PAGE, -1)
+    assert_survives(figure, page, PAGE, GARBAGE)
+
+
+@pytest.mark.parametrize("number, path", CHAPTERS, ids=QUIZZES)
+def test_every_measured_number_of_the_feedback_stands_in_its_chapter(number, path):
+    cells = [cell for cell in nbformat.read(path, 4).cells if "quiz(" not in cell.source]
+    outputs = [out for cell in cells for out in cell.get("outputs", [])]
+    kinds = ("text/plain", "text/html", "text/markdown")
+    printed = [out.get("text", "") for out in outputs] + [
+        out.get("data", {}).get(k, "") for out in outputs for k in kinds
+    ]
+    words = "\n".join([cell.source for cell in cells] + printed)
+    millions = {f"{int(n.replace(',', '')) / 1e6:.1f}" for n in re.findall(r"\d{1,3}(?:,\d{3}){2}", words)}
+    for question in QUIZZES[number]:
+        for feedback in question.answers.values():
+            for value in re.findall(r"\d[\d,]*\.\d+|\d[\d,]*(?= %)|\d{2,3}(?= points)", feedback):
+                there = re.search(rf"(?<![\d.]){re.escape(value)}(?!\d)", words)
+                assert there or (f"{value} million" in feedback and value in millions), (value, feedback)

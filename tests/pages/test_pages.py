@@ -1,0 +1,118 @@
+"""The built pages in Chromium: offline, without errors, legible, on a phone, for a screen reader."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pages import notebooks, origin
+from tests.pages.driver import assert_sound
+
+ROOT = Path(__file__).resolve().parents[2]
+TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
+GROUPS = [TOC, *TOC.get("parts", [])]
+CHAPTERS = [TOC["root"], *(chapter["file"] for group in GROUPS for chapter in group.get("chapters", []))]
+NOTEBOOKS = [chapter for chapter in CHAPTERS if (ROOT / f"{chapter}.ipynb").exists()]
+PAGES = [f"{chapter}.html" for chapter in CHAPTERS]
+
+UNFOLD = "document.querySelectorAll('details').forEach(element => element.open = true)"
+# What in the article element sticks out to the right and lies in no box that scrolls.
+# The theme draws some icons with letters of a font that the book does not load: each would show as an empty box.
+BOXES_FOR_ICONS = """[...document.querySelectorAll(".bd-main *")].flatMap((node) =>
+  ["::before", "::after"].map((part) => getComputedStyle(node, part).content)
+    .filter((text) => /[\\uE000-\\uF8FF]/.test(text)).map(() => node.className))"""
+# tables that scroll, and that the keyboard does not reach
+OUT_OF_REACH = """[...document.querySelectorAll("article table")].filter(
+    table => table.scrollWidth > table.clientWidth && table.tabIndex < 0).map(table => table.innerText)"""
+STICKING_OUT = """() => [...document.querySelectorAll("article *")].filter(element => {
+  const box = element.getBoundingClientRect();
+  if (box.width === 0 || box.right <= innerWidth + 1) return false;
+  for (let up = element.parentElement; up && up.tagName !== "ARTICLE"; up = up.parentElement)
+    if (getComputedStyle(up).overflowX !== "visible") return false;
+  return true;
+}).map(element => element.outerHTML.slice(0, 120))"""
+# What a visit brings, unpacked, and how much of it belongs to live figures.
+WEIGHT = """() => {
+  const loaded = ["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind));
+  const bytes = (files) => files.reduce((sum, file) => sum + file.decodedBodySize, 0);
+  const states = [...document.querySelectorAll("script[type^='application/vnd.jupyter.widget']")];
+  const host = bytes(loaded.filter((file) => /\\/figures.js/.test(file.name)));
+  return [bytes(loaded), states.reduce((sum, state) => sum + state.textContent.length, host)];
+}"""
+
+
+def assert_set(page, theme):
+    """The page has the system's colours and all its formulas."""
+    assert page.locator("html").get_attribute("data-theme") == theme
+    assert page.locator("article .math").count() == page.locator("article .math > math").count()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_is_light_to_load_whole_and_accessible(visit, path):
+    page, watch = visit(path)
+    whole, figures = page.evaluate(WEIGHT)
+    print(f"\n{path}: a first visit brings {whole:,} bytes unpacked, {figures:,} of them for live figures")
+    assert figures < (notebooks.MAX_BYTES if Path(path).stem in notebooks.HEAVY else notebooks.MAX_STATE)
+    assert 500_000 < whole < 3_000_000  # less, and something was not counted
+    watch.assert_clean()
+    assert_set(page, "light")
+    assert page.locator("article h1").count() == 1
+    page.evaluate(UNFOLD)
+    assert page.evaluate(BOXES_FOR_ICONS) == []
+    assert_sound(page, "article")
+
+
+def test_a_request_to_another_host_fails_and_is_noted(visit, server):
+    page, watch = visit("search.html", bypass_csp=True)  # else it would not even be made
+    other = server.replace("127.0.0.1", "another.localhost")  # Chromium would find it on this machine
+    fetched = "url => fetch(url, { mode: 'no-cors' }).then(() => 'came', () => 'failed')"
+    assert [page.evaluate(fetched, url) for url in (server, other)] == ["came", "failed"]
+    assert watch.foreign == [other]
+    with pytest.raises(AssertionError, match="requests to other hosts.*another"):
+        watch.assert_clean()
+
+
+def test_a_pale_piece_of_code_among_thousands_is_seen(visit):
+    page, _ = visit(PAGES[1])
+    page.evaluate(UNFOLD)
+    names = page.locator("article .cell_input pre span.n:visible")
+    assert names.count() > 100
+    names.last.evaluate("name => name.style.color = '#bbb'")
+    with pytest.raises(AssertionError, match="color-contrast"):
+        assert_sound(page, "article")
+
+
+@pytest.mark.parametrize("path", [*PAGES, "search.html"])
+def test_page_opens_from_the_disk_on_a_phone_in_the_dark_and_nothing_sticks_out(visit, path):
+    page, watch = visit(path, width=390, touch=True, dark=True, from_file=True)
+    watch.assert_clean()
+    assert_set(page, "dark")
+    assert page.evaluate(OUT_OF_REACH) == []
+    page.evaluate(UNFOLD)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate(STICKING_OUT) == []
+    watch.assert_clean()
+    if path in PAGES:
+        assert_sound(page, "article", colours_only=True)  # of the dark page nothing else differs
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_the_front_door_leads_to_the_book(visit, from_file):
+    page, watch = visit("search.html", from_file=from_file)
+    page.goto(f"{watch.home}index.html")
+    page.wait_for_url(f"{watch.home}{TOC['root']}.html")
+
+
+def test_search_finds_a_word(visit):
+    page, watch = visit("search.html?q=transformer")
+    page.wait_for_selector("#search-results a")
+    watch.assert_clean()
+
+
+@pytest.mark.parametrize("chapter", NOTEBOOKS)
+def test_colab_opens_the_stamped_copy_of_this_notebook(site, chapter):
+    declared = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
+    slug = origin.repository(declared.removeprefix("https://github.com/"), ROOT)
+    links = set(re.findall(r"https://colab\.research[^\"]+", (site / f"{chapter}.html").read_text()))
+    assert links == {f"https://colab.research.google.com/github/{slug}/blob/colab/{chapter}.ipynb"}

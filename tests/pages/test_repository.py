@@ -1,0 +1,160 @@
+"""The repository itself: workflows that GitHub accepts, no trace of one machine, nothing heavy."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pages import notebooks
+from tests.conftest import TRACES
+from tools import seconds, versions
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+LISTED = subprocess.run(
+    ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+)
+FILES = [path for name in LISTED.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+PLAIN = (".py", ".md", ".toml", ".yml", ".txt", ".cfg", ".css", ".js", ".json", ".bib", "")
+HOSTS = re.compile(r"(?:index-url|find-links|files\.pythonhosted|registry\.|download\.pytorch)")
+
+
+def test_workflows_follow_githubs_schema():
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert {path.stem for path in WORKFLOWS} >= {"ci", "colab", "gpu", "pages", "weekly"}
+    dependabot = [*command[: -len(WORKFLOWS)][:-1], "vendor.dependabot", ROOT / ".github" / "dependabot.yml"]
+    result = subprocess.run(dependabot, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_end_do_not_pile_up_and_run_what_there_is(path):
+    workflow = yaml.safe_load(path.read_text())
+    assert "group" in workflow["concurrency"]
+    assert all(job["timeout-minutes"] <= 120 for job in workflow["jobs"].values())
+    rules = re.findall(r"^([\w./ -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    known = {target for rule in rules for target in rule.split()}
+    run = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
+    assert set(re.findall(r"\bmake ([\w./-]+)", "\n".join(run))) <= known
+    named = re.findall(r"(?<![\w/.])((?:tests|tools|\.ci)/[\w./-]+)", "\n".join(run))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def zizmor(*paths: Path) -> str:
+    """What the linter of workflows finds; make lint fails at any of it."""
+    command = [Path(sys.executable).with_name("zizmor"), "-q", "--offline", "--no-progress", "--format=plain", *paths]
+    return subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def test_the_linter_of_workflows_sees_what_it_is_there_for(tmp_path):
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    moving = re.sub(r"checkout@\w{40}", "checkout@v7", text)
+    injected = text.replace("run: make jax", "run: make jax ${{ github.head_ref }}")
+    assert "No findings" in zizmor(ROOT / ".github")
+    for number, (faulty, word) in enumerate([(moving, "unpinned-uses"), (injected, "template-injection")]):
+        path = tmp_path / str(number) / ".github" / "workflows" / "ci.yml"
+        path.parent.mkdir(parents=True)
+        path.write_text(faulty)
+        assert word in zizmor(path)
+
+
+def test_the_packages_tests_are_those_that_need_neither_the_book_nor_its_tools():
+    """They run where the rest is not installed: with other versions, on other systems."""
+    needs = re.compile(
+        r"playwright|\b(?:driver|notebooks|vitbook|assignment|jax|slides|yaml|IPython|conftest)\b|timm\.layers"
+    )
+    listed = set((ROOT / "tests" / "package.txt").read_text().split())
+    files = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "tests").glob("test_*.py"))}
+    assert listed <= set(files)
+    imports = {
+        name: "\n".join(re.findall(r"^(?:import|from) .*", path.read_text(), re.M)) for name, path in files.items()
+    }
+    assert [name for name in sorted(listed) if needs.search(imports[name])] == []
+
+
+def test_the_oldest_versions_are_the_lower_bounds_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bounds = [*project["dependencies"], *project["optional-dependencies"]["grading"]]
+    exact = [line.split(",")[0].replace(">=", "==") for line in bounds]
+    assert exact and versions.requirements("oldest")[: len(exact)] == exact
+    assert [line.replace("==", ">=") for line in exact] == versions.requirements("newest")[: len(exact)]
+    assert "make oldest" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    lowest = project["requires-python"].removeprefix(">=")
+    assert f"OLDEST ?= python{lowest}\n" in (ROOT / "Makefile").read_text()
+
+
+def test_seconds_of_notebooks_are_read_from_pytests_report(tmp_path):
+    cases = ('<testcase classname="book/a.ipynb" time="1.25"/>', '<testcase classname="book/b.ipynb" time="2"/>')
+    (tmp_path / "r.xml").write_text(f"<testsuites><testsuite>{''.join(cases)}{cases[0]}</testsuite></testsuites>")
+    seconds.main(tmp_path / "r.xml", tmp_path / "new" / "s.json")
+    found = json.loads((tmp_path / "new" / "s.json").read_text())
+    assert found["seconds"] == {"book/a.ipynb": 2.5, "book/b.ipynb": 2.0} and found["torch"] and found["device"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_ask_for_no_more_than_they_need(path):
+    workflow = yaml.safe_load(path.read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    checkouts = [step for step in steps if "/checkout@" in step.get("uses", "")]
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)  # no step needs the token it leaves
+    # A tag can be moved to other code; a commit cannot. The version beside it is for people.
+    used = re.findall(r"uses: (.*)", path.read_text())
+    assert used
+    assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action) for action in used), used
+
+
+def test_two_jobs_may_write_the_branch_of_the_copies_and_a_release():
+    workflows = {path.stem: yaml.safe_load(path.read_text()) for path in WORKFLOWS}
+    jobs = {(name, key): job for name, workflow in workflows.items() for key, job in workflow["jobs"].items()}
+    writing = {name for name, job in jobs.items() if job.get("permissions", {}).get("contents") == "write"}
+    needed = {name for name, job in jobs.items() if re.search("git push|gh release create", str(job))}
+    assert writing == needed == {("pages", "colab"), ("release", "publish")}
+    assert "checkout" not in str(jobs["release", "publish"])  # it runs no code of the repository
+    assert jobs["pages", "colab"]["if"] == "github.ref == 'refs/heads/main'"
+    pushed = re.findall(r"git push .*", (ROOT / ".github" / "workflows" / "pages.yml").read_text())
+    assert pushed == ['git push --force "$REMOTE" "$copies:refs/heads/colab"']
+
+
+def test_ci_keeps_the_traces_of_page_tests_that_fail():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    [keep] = [step for step in workflow["jobs"]["test"]["steps"] if "upload-artifact" in step.get("uses", "")]
+    assert keep["if"] == "failure()" and ROOT / keep["with"]["path"] == TRACES
+
+
+def test_files_name_no_machine_and_no_package_host():
+    for path in FILES:
+        if path.suffix not in PLAIN or path == Path(__file__):
+            continue
+        text = path.read_text()
+        assert str(ROOT) not in text, f"{path} names this folder"
+        if path.suffix in (".txt", ".yml", ".toml", ".json"):
+            assert not notebooks.ABSOLUTE_PATH.search(text), f"{path} names a path of one machine"
+            assert not HOSTS.search(text), f"{path} names a package host"
+
+
+def test_nothing_is_heavy():
+    heavy = {str(path): size for path in FILES if (size := path.stat().st_size) > notebooks.MAX_BYTES}
+    assert not heavy
+
+
+def test_requirements_are_exact():
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    packages = [line.split("#")[0].strip() for line in lines if not line.startswith(("#", "-c")) and line.strip()]
+    assert packages
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+", package) for package in packages), packages
+    locked = (ROOT / "constraints.txt").read_text().lower().split()
+    assert [package for package in packages if package.lower() not in locked] == []
+
+
+def test_every_folder_of_the_package_is_installed():
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {f"vitnb.{init.parent.name}" for init in ROOT.glob("vitnb/*/__init__.py")}
+    assert {"vitnb", "vitnb.results"} | folders == set(listed)

@@ -1,0 +1,26 @@
+"""Instant checks of the exercises: check("1.2", my_unpatchify).
+
+One module per chapter, one function per exercise; engine.py runs them.
+"""
+
+from vitbook.exercises import (  # noqa: F401  (they register their exercises)
+    chapter_00,
+    chapter_01,
+    chapter_02,
+    chapter_03,
+    chapter_04,
+    chapter_05,
+    chapter_06,
+    chapter_07,
+    chapter_08,
+    chapter_09,
+    chapter_10,
+    chapter_11,
+    chapter_12,
+    chapter_13,
+    chapter_14,
+    chapter_jax,
+)
+from vitbook.exercises.engine import check
+
+__all__ = ["check"]

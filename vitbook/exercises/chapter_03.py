@@ -1,0 +1,263 @@
+"""Exercises of chapter 3: attention from memory, a prediction, a sum of two separate terms."""
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitbook.exercises.engine import NotDone, Wrong, call, close, described, exercise, fresh, tensor_like
+from vitbook.exercises.forms import compute, linear, parts
+from vitbook.faults import attend
+
+compute(
+    "3.1",
+    "my_attention(q, k, v)",
+    "Three steps: scores (B, h, T, T), weights whose rows sum to 1, and the weighted values (B, h, T, d). Which two "
+    "axes of k change places so that a query can meet every key?",
+    "A row of scores belongs to one query and runs over all keys: that is the axis to be normalised. The divisor is "
+    "the root of the length of a query, not of all heads together.",
+    cases=lambda: (fresh(3, *size) for size in ((2, 3, 5, 7), (1, 5, 11, 6), (3, 1, 4, 9))),
+    reference=F.scaled_dot_product_attention,
+    mistakes={
+        "The scores are not divided: their standard deviation grows with the width of a head.": attend.undivided,
+        "The softmax runs over the queries (dim=-2): your columns sum to 1, the rows do not.": (
+            attend.softmax_over_queries
+        ),
+        "The softmax runs over the heads: each token's weights are shared out among heads, not tokens.": (
+            attend.softmax_over_heads
+        ),
+        "The scores are divided by the root of all features together, not by that of one head.": (
+            attend.divided_for_all_heads
+        ),
+        "The scores are divided by the root of the number of tokens.": attend.divided_for_the_tokens,
+        "The scores are divided by the width itself: its root is wanted.": attend.divided_without_root,
+        "The scores are multiplied by the root, where they should be divided.": attend.multiplied,
+        "The softmax is missing: the values are mixed with the scores themselves.": attend.no_softmax,
+        "You divide the weights after the softmax: the rows do not sum to 1.": attend.divided_after_softmax,
+        "Queries and keys have changed places: row i should hold the scores of query i.": (
+            attend.queries_and_keys_exchanged
+        ),
+        "You mix the keys, not the values.": attend.keys_mixed,
+    },
+    otherwise=lambda result, wanted, *_: (
+        f"Your result is off by up to {(result - wanted).abs().max():.2g}. Print the sums of the rows of your "
+        "weights: are they all 1?"
+    ),
+    right="equal to F.scaled_dot_product_attention to 1e-5, for 3 sizes with 3, 5 and 1 heads.",
+)
+
+
+def _lead(T: int, weight: float) -> float:
+    return math.log(weight / (1 - weight) * (T - 1))
+
+
+def _leads() -> list[tuple[int, float]]:
+    draw = random.Random()
+    return [(2, 0.5), (196, 0.5), (draw.randrange(20, 60), 0.9), (draw.randrange(100, 900), draw.choice((0.2, 0.7)))]
+
+
+def _other_lead(said: float, wanted: float, T: int, weight: float) -> str:
+    reached = 1 / (1 + (T - 1) * math.exp(min(-said, 700.0)))
+    return f"With that lead its weight would be {reached:.3f}: too {'small' if said < wanted else 'large'}."
+
+
+compute(
+    "3.2",
+    "needed_lead(T, weight)",
+    "Let the others all have the score 0 and the one the score s. What are the T powers of e, and what is their sum?",
+    "You have weight = (its power) / (sum of all powers). Solve for the power, then take the natural logarithm. Try "
+    "T = 2 and weight = 0.5: no lead is needed.",
+    cases=_leads,
+    reference=_lead,
+    where="For {T} tokens and a weight of {weight} you say {said:.3f}. ",
+    words=lambda T, weight: {"T": T, "weight": weight},
+    mistakes={
+        "The others are T - 1: the token itself is not among them.": lambda T, w: math.log(w / (1 - w) * T),
+        "That is a logarithm to the base 10: e wants the natural one.": lambda T, w: _lead(T, w) / math.log(10),
+        "Its own power is part of the sum: compare it with the rest, weight to 1 - weight.": (
+            lambda T, w: math.log(w * (T - 1))
+        ),
+        "Its own power is part of the sum that you divide by.": lambda T, w: math.log(w * T),
+        "That is the lead over a single other token: there are more.": lambda T, w: math.log(w / (1 - w)),
+        "That is the lead for the rest of the weight: its odds are turned round.": (
+            lambda T, w: math.log((1 - w) / w * (T - 1))
+        ),
+        "That is the ratio of the powers. The score is its logarithm.": lambda T, w: w / (1 - w) * (T - 1),
+    },
+    otherwise=_other_lead,
+    right=f"4 cases. Half of the weight among 196 tokens takes a lead of {_lead(196, 0.5):.2f}. A query of width 64 "
+    "that meets its own double scores 64 / 8 = 8: among 195 scores of 0 that is a weight of "
+    f"{math.exp(8) / (math.exp(8) + 195):.2f}.",
+    tolerance=1e-4,
+)
+
+
+@exercise(
+    "3.3",
+    "terms(K)",
+    "If two of a kind are always to be called the same, what must then hold for f[a] + g[a]? Then look at one pair of "
+    "different kinds both ways round, (a, b) and (b, a).",
+    "Let f grow with the number of the kind and g fall. Which of (a, b) and (b, a) is then above 0, and what keeps a "
+    "pair of one kind there?",
+)
+def _terms(answer: Callable) -> str:
+    for K in (10, 3, 6):
+        f, g = (_numbers(part, K) for part in parts(call(answer, K), 2, "the pair (f, g)"))
+        sums = f[:, None] + g  # (K, K)
+        same = (sums > 0)[torch.eye(K).bool()].float().mean().item()
+        different = (sums <= 0)[~torch.eye(K).bool()].float().mean().item()
+        if same + different < 1.5 - 1e-6:
+            raise Wrong(_terms_mistake(sums, same, different))
+        if K == 10:
+            loss = _pair_loss(sums)
+    return (
+        "3 of 4 pairs, for 10, 3 and 6 kinds: no sum of two separate terms reaches more. And its loss for 10 "
+        f"kinds is {loss:.2f}, above the {math.log(2):.2f} of a coin: cross-entropy would lead away from it."
+    )
+
+
+def _numbers(part: Any, K: int) -> Tensor:
+    """One of the two terms as K floats; whole numbers and (K, 1) will do."""
+    if isinstance(part, Tensor) and part.numel() == K:
+        part = part.flatten().float()
+    return tensor_like(part, torch.zeros(K), whose="")
+
+
+def _pair_loss(sums: Tensor) -> float:
+    """The cross-entropy of logits (K, K) where half of the pairs are of one kind."""
+    same = torch.eye(len(sums))
+    each = F.binary_cross_entropy_with_logits(sums, same, reduction="none")
+    return (each[same.bool()].mean() + each[~same.bool()].mean()).item() / 2
+
+
+def _terms_mistake(sums: Tensor, same: float, different: float) -> str:
+    case = f"For {len(sums)} kinds you are right on {50 * (same + different):.0f} % of the pairs"
+    if (same, different) in ((1, 0), (0, 1)):
+        return f"{case}: you call every pair {'the same' if same else 'different'}, and half of them are."
+    if sums.diagonal().abs().max() < 1e-6:
+        return f"{case}: two of a kind always add up to 0, and that is not above 0. They need a small lead."
+    return (
+        f"{case}: {100 * same:.0f} % of those of one kind, {100 * different:.0f} % of the others. It can be all of the "
+        "first and half of the second."
+    )
+
+
+class _Cross(nn.Module):
+    """Cross-attention as it should be; its wrong versions change one step."""
+
+    def __init__(self, dim: int, context_dim: int, head_dim: int):
+        super().__init__()
+        self.query = nn.Linear(dim, head_dim)
+        self.key, self.value = (nn.Linear(context_dim, head_dim) for _ in "kv")
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT / q.shape[-1] ** 0.5  # (B, T, S)
+
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return scores.masked_fill(~valid[:, None], -math.inf).softmax(-1)
+
+    def forward(self, x: Tensor, context: Tensor, valid: Tensor) -> Tensor:
+        weights = self.weights(self.scores(self.query(x), self.key(context)), valid)
+        return weights @ self.value(context)  # (B, T, d)
+
+
+class _Undivided(_Cross):
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT
+
+
+class _DividedByWidth(_Cross):
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT / q.shape[-1]
+
+
+class _Unmasked(_Cross):
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return scores.softmax(-1)
+
+
+class _MaskTurnedRound(_Cross):
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return super().weights(scores, ~valid)
+
+
+class _MaskedAfter(_Cross):
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return scores.softmax(-1) * valid[:, None]
+
+
+class _MaskedByZero(_Cross):
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return scores.masked_fill(~valid[:, None], 0).softmax(-1)
+
+
+class _OverQueries(_Cross):
+    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return scores.softmax(1) * valid[:, None]
+
+
+class _KeysMixed(_Cross):
+    def forward(self, x: Tensor, context: Tensor, valid: Tensor) -> Tensor:
+        k = self.key(context)
+        return self.weights(self.scores(self.query(x), k), valid) @ k
+
+
+CROSS_MISTAKES: dict[str, Callable] = {
+    "The scores are not divided by the root of head_dim.": _Undivided,
+    "The scores are divided by head_dim itself: its root is wanted.": _DividedByWidth,
+    "The padding gets weight: valid changes nothing.": _Unmasked,
+    "The mask is turned round: only the padding gets weight.": _MaskTurnedRound,
+    "The mask comes after the softmax: what the padding would have got is lost, and rows sum to less than 1.": (
+        _MaskedAfter
+    ),
+    "The padding has the score 0, and e to the power of 0 is 1: it still gets weight.": _MaskedByZero,
+    "The softmax runs over the queries: the rows do not sum to 1.": _OverQueries,
+    "You mix the keys, not the values.": _KeysMixed,
+}
+
+
+@exercise(
+    "3.4",
+    "CrossAttention(dim, context_dim, head_dim)",
+    "Three linear layers. Which of the two inputs goes into which, and how many features has each? The scores are then "
+    "(B, T, S).",
+    "valid has shape (B, S), and every token of x meets the same padding: where does the new axis belong? What must a "
+    "score be so that its weight is exactly 0 after the softmax?",
+    CROSS_MISTAKES,
+)
+def _cross_attention(answer: Callable) -> str:
+    for B, T, S, *sizes in ((2, 5, 7, 12, 20, 6), (3, 9, 4, 8, 5, 11)):
+        layer = call(answer, *sizes)
+        if not isinstance(layer, nn.Module):
+            raise Wrong(f"Your class makes {described(layer)}: an nn.Module is wanted.")
+        if not any(True for _ in layer.parameters()):
+            raise NotDone
+        for name, wanted in zip(("query", "key", "value"), (sizes[0], sizes[1], sizes[1]), strict=True):
+            linear(layer, name, wanted, sizes[2])
+        x, context, valid = fresh(B, T, sizes[0]), fresh(B, S, sizes[1]), torch.ones(B, S, dtype=torch.bool)
+        valid[0, S - 2 :] = valid[1, 1] = False
+        result = call(layer.eval(), x, context, valid)
+        with torch.no_grad():
+            right = _as_linear(_Cross, layer, sizes)(x, context, valid)
+            result = tensor_like(result, right)
+            if close(result, right, 1e-4):
+                continue
+            for message, kind in CROSS_MISTAKES.items():
+                if close(result, _as_linear(kind, layer, sizes)(x, context, valid), 1e-4):
+                    raise Wrong(message)
+        raise Wrong(
+            f"Your result is off by up to {(result - right).abs().max():.2g}. Do queries come from x, keys and values "
+            "from the context?"
+        )
+    return "2 sizes, against F.scaled_dot_product_attention's formula with a mask; T and S differ."
+
+
+def _as_linear(kind: type[_Cross], layer: nn.Module, sizes: list[int]) -> _Cross:
+    """A layer of this kind with the linear layers of the reader's."""
+    own = kind(*sizes)
+    own.query, own.key, own.value = layer.query, layer.key, layer.value
+    return own

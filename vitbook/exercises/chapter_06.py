@@ -1,0 +1,218 @@
+"""Exercises of chapter 6: which deep stack trains, how large a push may be, a block with LayerScale."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from vitbook.exercises.engine import Wrong, described, exercise, fresh
+from vitbook.exercises.forms import compute, fresh_module, letters, runs_like
+from vitnb.attention import MultiHeadAttention
+from vitnb.blocks import MLP
+
+REASONS = {
+    "A": "A: draw the borders of the blocks elsewhere. Which stack is it then?",
+    "B": "B: what is left of a block when its branches are multiplied by 0.0001?",
+    "C": "C: which boxes stand on its residual stream? Find it in the experiment.",
+    "D": "D: what does a gain of 1 change in the first steps?",
+}
+
+
+@exercise(
+    "6.1",
+    "these_train()",
+    "Draw the diagram of each. Where does a norm stand on the residual stream? And how far is each block from the "
+    "identity before the first step?",
+    "One of them is another one in disguise: chapter 5 proves it. And a number that multiplies by 1 does nothing, "
+    "at first.",
+)
+def _prediction(answer: Callable) -> str:
+    letters(answer, "BC", REASONS, "stacks")
+    return "the measurement says the same. The solution prints it."
+
+
+compute(
+    "6.2",
+    "largest_push(L)",
+    "What is left of the distance after one sum and its norm, if the push has the size beta? How many sums are there "
+    "in L blocks?",
+    "Set the rule for post-norm equal to one half. Take the L-th root of both sides before you solve for beta.",
+    cases=lambda: ((L,) for L in (1, 3, 6, 24, 36, 100)),
+    reference=lambda L: (2 ** (1 / L) - 1) ** 0.5,
+    mistakes={
+        "That is the square of the push that is wanted: a root is missing.": lambda L: 2 ** (1 / L) - 1,
+        "You count one sum for each block: a block has two branches, and each of them ends in a sum and a norm.": (
+            lambda L: (4 ** (1 / L) - 1) ** 0.5
+        ),
+        "You take 2L for the exponent of 1 + beta^2: each of the 2L norms divides by the square root of that.": (
+            lambda L: (2 ** (1 / (2 * L)) - 1) ** 0.5
+        ),
+        "You let each norm divide by 1 + beta: pushes in unrelated directions add as squares do.": (
+            lambda L: 2 ** (1 / (2 * L)) - 1
+        ),
+        "That is the answer for pre-norm, which divides only once, in its final norm.": lambda L: (3 / (2 * L)) ** 0.5,
+        "That is what it approaches for many blocks: the exact answer needs no logarithm.": (
+            lambda L: (torch.tensor(2.0, dtype=torch.double).log().item() / L) ** 0.5
+        ),
+        "Your push does not depend on L: it leaves half of the distance after one block, and less after each further "
+        "one.": lambda L: 1.0,
+    },
+    otherwise=lambda result, wanted, L: (
+        f"For L = {L} your push {result:.3g} leaves {(1 + result**2) ** -L:.3g} of the distance: one half is wanted."
+    ),
+    right="half of the distance is left for 6 depths from 1 to 100 blocks.",
+)
+
+
+class _Scaled(nn.Module):
+    """A pre-norm block with LayerScale; the wrong ones below differ in their forward."""
+
+    def __init__(self, dim: int, num_heads: int, gain: float):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.attention, self.mlp = MultiHeadAttention(dim, num_heads), MLP(dim, 4 * dim)
+        self.gain1, self.gain2 = (nn.Parameter(torch.full((dim,), float(gain))) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.gain1 * self.attention(self.norm1(x))
+        return x + self.gain2 * self.mlp(self.norm2(x))
+
+
+class _Unused(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class _FirstOnly(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.gain1 * self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class _SecondOnly(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.gain2 * self.mlp(self.norm2(x))
+
+
+class _OneGain(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.gain1 * self.attention(self.norm1(x))
+        return x + self.gain1 * self.mlp(self.norm2(x))
+
+
+class _Swapped(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.gain2 * self.attention(self.norm1(x))
+        return x + self.gain1 * self.mlp(self.norm2(x))
+
+
+class _OnTheSum(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.gain1 * (x + self.attention(self.norm1(x)))
+        return self.gain2 * (x + self.mlp(self.norm2(x)))
+
+
+class _OnTheStream(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.gain1 * x + self.attention(self.norm1(x))
+        return self.gain2 * x + self.mlp(self.norm2(x))
+
+
+class _BeforeTheNorm(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(self.gain1 * x))
+        return x + self.mlp(self.norm2(self.gain2 * x))
+
+
+class _AfterTheNorm(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.gain1 * self.norm1(x))
+        return x + self.mlp(self.gain2 * self.norm2(x))
+
+
+class _ScaledPostNorm(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm1(x + self.gain1 * self.attention(x))
+        return self.norm2(x + self.gain2 * self.mlp(x))
+
+
+class _NormaliseThenAdd(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm1(x)
+        x = x + self.gain1 * self.attention(x)
+        x = self.norm2(x)
+        return x + self.gain2 * self.mlp(x)
+
+
+class _NoPlus(_Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.gain1 * self.attention(self.norm1(x))
+        return self.gain2 * self.mlp(self.norm2(x))
+
+
+SCALED_MISTAKES: dict[str, Callable] = {
+    "Your gains are made and not used: the block computes what a plain pre-norm block computes.": _Unused,
+    "Only attention has a gain: the MLP's branch needs one as well.": _FirstOnly,
+    "Only the MLP has a gain: attention's branch needs one as well.": _SecondOnly,
+    "You use gain1 twice: the MLP has a gain of its own, gain2.": _OneGain,
+    "The two gains are swapped: gain1 belongs to attention, gain2 to the MLP.": _Swapped,
+    "Your gain multiplies the sum, so it shrinks the residual stream as well: it belongs to the branch alone.": (
+        _OnTheSum
+    ),
+    "Your gain multiplies the residual stream and not the branch: it is the other way round.": _OnTheStream,
+    "Your gain stands before the norm, which divides it out while all its numbers are equal: it belongs to the end of "
+    "the branch.": _BeforeTheNorm,
+    "Your gain stands between the norm and the layer: it belongs to the end of the branch.": _AfterTheNorm,
+    "That is a post-norm block with LayerScale: it adds, then normalises the residual stream.": _ScaledPostNorm,
+    "The normalised token takes the place of the residual stream: normalise, then add, is post-norm.": (
+        _NormaliseThenAdd
+    ),
+    "There is no plus: each branch replaces the residual stream.": _NoPlus,
+}
+
+
+@exercise(
+    "6.3",
+    "ScaledBlock(dim, num_heads, gain)",
+    "Begin with the pre-norm block of chapter 5. What is learned belongs into an nn.Parameter, and torch.full makes a "
+    "tensor with the same number everywhere.",
+    "The equation of LayerScale has one product and one sum. Which of the two lines of a pre-norm block is f(x) in it, "
+    "and where does the gain stand?",
+    SCALED_MISTAKES,
+)
+def _scaled_block(answer: Callable) -> str:
+    for B, T, D, heads, gain in ((3, 17, 48, 6, 1e-4), (2, 5, 8, 2, 0.1)):
+        block = fresh_module(answer, D, heads, gain)
+        _parts_as_asked(block, D, heads, gain)
+        with torch.no_grad():
+            for p in block.eval().parameters():  # a norm's gain of 1 or a bias of 0 hides mistakes
+                p.copy_(0.4 * fresh(*p.shape))
+        x = 3 * fresh(B, T, D)
+        runs_like(block, x, _Scaled, SCALED_MISTAKES, "Set both gains to zero: does it return x?")
+    return "2 sizes, with random weights, and gains that start where they should."
+
+
+def _parts_as_asked(block: nn.Module, D: int, heads: int, gain: float) -> None:
+    kinds = {"norm1": nn.LayerNorm, "attention": MultiHeadAttention, "norm2": nn.LayerNorm, "mlp": MLP}
+    for name, kind in kinds.items():
+        part = getattr(block, name, None)
+        if not isinstance(part, kind):
+            found = "there is none" if part is None else f"yours is {described(part)}"
+            raise Wrong(f"A part named {name}, of the kind {kind.__name__}, is wanted: {found}.")
+    if block.attention.num_heads != heads:
+        raise Wrong(f"Your attention has {block.attention.num_heads} heads: {heads} were asked for.")
+    for name in ("gain1", "gain2"):
+        own = getattr(block, name, None)
+        if not isinstance(own, nn.Parameter):
+            found = "there is none" if own is None else f"yours is {described(own)}, which no optimizer would train"
+            raise Wrong(f"A parameter named {name} is wanted: {found}.")
+        if own.shape != (D,):
+            raise Wrong(f"{name} has the shape {tuple(own.shape)}: one gain for each feature is wanted, ({D},).")
+        if not torch.allclose(own, torch.tensor(gain)):
+            raise Wrong(
+                f"{name} starts at {own[0].item():.2g} in its first feature: all of it should start at {gain:g}."
+            )
+    if block.gain1 is block.gain2:
+        raise Wrong("gain1 and gain2 are one and the same parameter: each branch has a gain of its own.")

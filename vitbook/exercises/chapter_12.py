@@ -1,0 +1,729 @@
+"""Exercises of chapter 12, the bug clinic: a test for one fault, for a training, a ward, and for all faults.
+
+Whoever writes a test meets sealed models only, right and wrong ones (see
+vitbook.faults.sealed), so that their names tell nothing.
+"""
+
+import inspect
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitbook import faults
+from vitbook.exercises.engine import (
+    NotDone,
+    Raised,
+    Wrong,
+    call,
+    close,
+    described,
+    exercise,
+    fresh,
+    raised_by,
+    yes_or_no,
+)
+from vitbook.exercises.forms import judge, parts
+from vitbook.exercises.mends import mend_it
+from vitbook.faults._build import PLACES
+from vitbook.faults._ward import MET, NUMBERED, REGISTER, Runs, numbers_of, seal
+from vitbook.faults.train import accuracy, compare, learn, step
+from vitnb.vit import ViT, ViTConfig
+
+# What models are tried on: {how a verdict names it: config}. No head alone: it hides what goes wrong between heads.
+SMALL = ViTConfig(img_size=(12, 20), patch_size=4, in_chans=2, num_classes=7, embed_dim=24, depth=2, num_heads=3)
+LARGER = replace(SMALL, img_size=(16, 8), in_chans=3, num_classes=5, embed_dim=32, num_heads=4)
+SQUARE = replace(SMALL, img_size=12, in_chans=1, num_classes=10, embed_dim=16, num_heads=2)
+SIZES = {
+    "images of 12 x 20 pixels with 2 channels, a width of 24 and 3 heads": SMALL,
+    "images of 16 x 8 pixels with 3 channels, a width of 32 and 4 heads": LARGER,
+    "images of 12 x 12 pixels with 1 channel, a width of 16 and 2 heads": SQUARE,
+}
+FORMS = {
+    "post-norm blocks": replace(SMALL, norm="post"),
+    "mean pooling": replace(SMALL, global_pool="mean"),
+    "dropout": replace(SMALL, dropout=0.1, attn_dropout=0.1),
+}
+ALL_FORMS = FORMS | {
+    "attention pooling": replace(SMALL, global_pool="attn"),
+    "sine and cosine positions": replace(SMALL, pos_embed="sincos"),
+    "no positions and mean pooling": replace(SMALL, pos_embed="none", global_pool="mean"),
+}
+
+# Of the ward round alone: image, channels, width, heads and classes are neither the chapter's own (those of SMALL, with
+# 4 heads) nor the ward's (those of ViTConfig()), so that a test with their sizes written in is found out. One has no
+# qkv bias and one has dropout, so that a test or a mend that takes no heed of the config is found out, too.
+ROUND = {
+    "images of 16 x 8 pixels with 3 channels, a width of 32 and 2 heads": replace(
+        SMALL, img_size=(16, 8), in_chans=3, num_classes=5, embed_dim=32, num_heads=2
+    ),
+    "images of 8 x 24 pixels with 4 channels, a width of 40, 5 heads and qkv_bias=False": replace(
+        SMALL, img_size=(8, 24), in_chans=4, num_classes=6, embed_dim=40, num_heads=5, qkv_bias=False
+    ),
+    "images of 20 x 16 pixels with 5 channels, a width of 36, 3 heads and dropout": replace(
+        SMALL, img_size=(20, 16), in_chans=5, num_classes=9, embed_dim=36, num_heads=3, dropout=0.1, attn_dropout=0.1
+    ),
+}
+_, _second, _third = ROUND.values()
+ROUND_FORMS = {
+    "post-norm blocks": replace(_second, norm="post", qkv_bias=True),
+    "mean pooling, dropout and qkv_bias=False": replace(_third, global_pool="mean", qkv_bias=False),
+}
+
+# What to ask oneself when a right model of some form is refused.
+STRICT = {
+    "dropout": "Two calls of it agree only in eval mode.",
+    "mean pooling, dropout and qkv_bias=False": "Not every model has a cls token or a qkv bias, and with dropout two "
+    "calls agree only in eval mode.",
+    "post-norm blocks": 'What you ask for must hold wherever the norms stand. A config says norm="pre" or "post", and '
+    "a right model keeps what it says.",
+    "mean pooling": "Not every model has a cls token.",
+    "attention pooling": "Not every model has a cls token.",
+    "sine and cosine positions": "Not every table of positions is learned.",
+    "no positions and mean pooling": "Not every model has positions, or a cls token.",
+} | {name: "Does your test take a size for granted, or leave no room for rounding?" for name in SIZES | ROUND}
+for name, asked in zip(ROUND, ("", " Its qkv.bias is None.", " Two calls of it agree only in eval mode."), strict=True):
+    STRICT[name] += asked
+
+WRITTEN_IN = "sizes written in? Take them from model.config and model.patch_embed.img_size."
+MISSING = "If a part that you rely on is missing there, that is a reason to say False."
+
+
+def _right(config: ViTConfig) -> nn.Module:
+    return seal(ViT(config))
+
+
+def _wrong(fault: str, config: ViTConfig) -> nn.Module:
+    return seal(faults.build(fault, config))
+
+
+@dataclass
+class Trial:
+    """What a reader's test said of right models and of wrong ones, and how it went about it."""
+
+    refused: list[str] = field(default_factory=list)  # right models, by their config in words
+    missed: list[str] = field(default_factory=list)  # wrong ones that it let through
+    asked: tuple[int, int] = (0, 0)  # how many of each there were
+    others: int = 0  # patients of other families that it refused, too
+    ran: bool = False  # it called some part of a model
+    trained: bool = False
+
+
+def _tried(
+    test: Callable, right: dict[str, nn.Module], wrong: dict[str, nn.Module], others: dict[str, nn.Module] | None = None
+) -> Trial:
+    """Ask a test about models, in a random order, so that counting the calls tells nothing.
+
+    Raises: Wrong for an error of the test, or what is neither True nor False; on one of the others that counts for
+        nothing, as the test is not about it.
+    """
+    groups = {"right": right, "wrong": wrong, "other": others or {}}
+    trial, cases = Trial(asked=(len(right), len(wrong))), [(group, case) for group in groups for case in groups[group]]
+    said: dict[tuple[str, str], bool | Wrong] = {}
+    for group, case in random.Random().sample(cases, len(cases)):
+        before, steps = Runs.parts, Runs.models_with_gradients
+        try:
+            said[group, case] = _says(test, groups[group][case], group == "right", case)
+        except Wrong as wrong_call:
+            said[group, case] = wrong_call
+        trial.ran |= Runs.parts > before
+        trial.trained |= Runs.models_with_gradients > steps + 8
+    for group, case in cases:
+        verdict = said[group, case]
+        if group == "other":
+            trial.others += verdict is False
+        elif isinstance(verdict, Wrong):
+            everywhere = all(said["right", name] is False or _of_sizes(said["right", name]) for name in right)
+            raise Wrong(
+                f"{verdict} So it is with every right model: does it have {WRITTEN_IN}" if everywhere else str(verdict)
+            )
+        elif verdict is not (group == "right"):
+            (trial.refused if group == "right" else trial.missed).append(case)
+    return trial
+
+
+def _of_sizes(verdict: bool | Wrong) -> bool:
+    """Whether it is an error such as sizes give that do not fit."""
+    return isinstance(verdict, Raised) and isinstance(
+        verdict.error, RuntimeError | ValueError | IndexError | AssertionError
+    )
+
+
+def _says(test: Callable, model: nn.Module, ours: bool, case: str) -> bool:
+    """The verdict of a test; an error from inside a wrong model is one, too.
+
+    Raises: Wrong for any other error, and for what is neither True nor False.
+    """
+    try:
+        return yes_or_no(call(test, model))
+    except Raised as raised:
+        if not ours and raised_by(raised.error, model):
+            return False
+        if ours:
+            raise Raised(f"On a right model ({case}): {raised}", raised.error) from None
+        raise Wrong(f"On the patient, and not from inside of it ({case}): {raised} {MISSING}") from None
+
+
+def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
+    """What is wrong with a test, or nothing; silent is a fault that no name, shape or count shows."""
+    right, wrong = trial.asked
+    never = len(trial.refused) == right and not trial.missed
+    always = len(trial.missed) == wrong and not trial.refused
+    if silent and not trial.ran:
+        said = f"says {always} for every model" if never or always else "tells models by their look"
+        return (
+            f"It {said}, and never runs one, nor any part of it. Names, shapes and counts of this patient are those of "
+            "a right model: let it compute something."
+        )
+    if never:
+        return (
+            "It says False for every right model as well: too strong. Try it on a ViT of the package first. Does it "
+            f"have {WRITTEN_IN} Does it leave room for rounding?"
+        )
+    if len(trial.refused) == right and len(trial.missed) == wrong:
+        return "It says False for right models and True for the patient: the wrong way round. True means right."
+    if trial.trained and trial.missed:
+        return (
+            f"It trains the models, and then lets the patient through in {len(trial.missed)} of {wrong} configs: too "
+            "weak. A short training tells little: a patient may learn like a right model, and a right model may still "
+            "be where guessing would be. Look for a property that holds before the first step."
+        )
+    if always:
+        return (
+            f"It says True for all {right + wrong} models, the patient among them: too weak. The shape of its logits "
+            "is right. Which numbers must come out, or stay as they are, when you change what goes in?"
+            + ("" if silent else " And what must a model consist of?")
+        )
+    if trial.refused:
+        which = trial.refused[0]
+        also = " And in some configs it lets the patient through." if trial.missed else ""
+        return (
+            f"It refuses {len(trial.refused)} of {right} right models, for example one with {which}: too strong. "
+            f"{STRICT[which]}{also}"
+        )
+    if trial.missed:
+        return (
+            f"It accepts all right models, and lets the patient through in {len(trial.missed)} of {wrong} configs, for "
+            f"example with {trial.missed[0]}: too weak. Is it luck, or does the size hide something?"
+        )
+    return ""
+
+
+@exercise(
+    "12.1",
+    "my_test(model)",
+    "Training cannot tell this patient from a right model, and neither can shapes. So take one layer out of it, give "
+    "it tokens of your own, and change them in a way whose effect you know beforehand.",
+    "Attention treats its tokens as a set: when they change places, what do the outputs do? Or compare with a layer of "
+    "torch that has the same weights. Work on a copy of the model, and leave room for rounding.",
+    work=3.0,
+)
+def _merged(answer: Callable) -> str:
+    (fault,) = MET
+    right = {name: _right(config) for name, config in (SIZES | FORMS).items()}
+    wrong = {name: _wrong(fault, config) for name, config in (SIZES | FORMS).items()}
+    if reason := _too_weak_or_strong(_tried(answer, right, wrong), silent=True):
+        raise Wrong(f"Your test is not there yet. {reason}")
+    return f"it accepts {len(right)} right models and refuses the patient in as many configs."
+
+
+# 12.2 and 12.6: patients from training.
+
+
+def _cleared_first(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: torch.optim.lr_scheduler.LRScheduler,
+    images: Tensor,
+    labels: Tensor,
+) -> float:
+    """A right step that clears before the forward pass, and to zeros."""
+    optimizer.zero_grad(set_to_none=False)
+    loss = F.cross_entropy(model(images), labels)
+    loss.backward()
+    optimizer.step()
+    scheduler.step()
+    return loss.item()
+
+
+def _cleared_last(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: torch.optim.lr_scheduler.LRScheduler,
+    images: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    """A right step that leaves nothing behind for the next one."""
+    loss = -model(images).log_softmax(1)[torch.arange(len(labels)), labels].mean()
+    loss.backward()
+    optimizer.step()
+    scheduler.step()
+    model.zero_grad()
+    return loss.detach()
+
+
+CLEARED_LAST = "one that clears the gradients when it is done"
+
+
+def _about(wrong: dict[str, Callable], own: str, strict: Callable[[list[str]], str], blind: str, left: str) -> Callable:
+    """What a verdict adds on a test that is not right yet.
+
+    own names the right version that the book itself uses; strict says what a right one may do that the test refuses;
+    blind and left are for a test that lets all wrong versions through, and some of them.
+    """
+
+    def more(rejected: list[str], missed: list[str]) -> str:
+        if len(rejected) == 3:
+            if len(missed) == len(wrong):
+                return "It says the opposite: True means right."
+            return "Does it ever say True?" if not missed else f"{own} is rejected, too."
+        if rejected:
+            return strict(rejected)
+        return blind if len(missed) == len(wrong) else left
+
+    return more
+
+
+def _may_clear(rejected: list[str]) -> str:
+    if rejected == [CLEARED_LAST]:
+        return "A right step may also clear the gradients when it is done: start without any."
+    return "A right step may clear the gradients at its beginning, in its middle or at its end."
+
+
+judge(
+    "12.2",
+    "my_step_test(step)",
+    "Make a model so small that you can do its training yourself: one linear layer, plain gradient descent, and a "
+    "learning rate that changes after each step. Where should its weights be after three steps?",
+    "Do the same steps on a copy, by torch.autograd.grad and one subtraction for each parameter. The learning rate of "
+    "each step is the one from before the scheduler moves on. One step is not enough: what a step leaves behind shows "
+    "in the next.",
+    right={
+        "one that clears the gradients before it computes new ones": step,
+        "one that clears them first of all, to zeros": _cleared_first,
+        CLEARED_LAST: _cleared_last,
+    },
+    wrong=faults.of(step),
+    nouns=("right steps", "wrong ones"),
+    one="a step that",
+    given=lambda function: (faults.sealed(function),),
+    more=_about(
+        faults.of(step),
+        "The step of the book",
+        _may_clear,
+        "Does it look at the loss alone? Look at where the weights are after a few steps.",
+        "Which weights should there be after one step, after two, after three? You can compute them.",
+    ),
+    accepted="it accepts {right} right steps and sees through {wrong} wrong ones.",
+)
+
+
+def _in_turns(models: list[nn.Module], train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> list[float]:
+    """A right comparison, epoch by epoch, with a look at the test images after each."""
+    for _ in range(3):
+        for model in models:
+            learn(model.train(), train, epochs=1)
+        accuracies = [accuracy(model.eval(), test) for model in models]
+    return accuracies
+
+
+def _mixed(models: list[nn.Module], train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> list[float]:
+    """A right comparison that mixes the images, in larger batches, and tests one image at a time."""
+    order = torch.randperm(len(train[1]))
+    found = []
+    for model in models:
+        learn(model.train(), (train[0][order], train[1][order]), epochs=3, batch_size=6)
+        model.eval()
+        single = zip(*(part.split(1) for part in test), strict=True)
+        found.append(sum(accuracy(model, one) for one in single) / len(test[1]))
+    return found
+
+
+judge(
+    "12.6",
+    "my_audit(experiment)",
+    "You choose the models and the images. So let a model write down, at each call, what it gets and whether it is in "
+    "train mode, and give it training and test images that cannot be confused.",
+    "Three questions to your notes: in which mode did the test images come, in which the training images, and did both "
+    "models learn from equally many? Do not ask for a certain number of batches or epochs.",
+    right={"the book's": compare, "in turns": _in_turns, "mixed": _mixed},
+    wrong=faults.of(compare),
+    nouns=("right comparisons", "wrong ones"),
+    one="one that",
+    given=lambda function: (faults.sealed(function),),
+    more=_about(
+        faults.of(compare),
+        "The book's own comparison",
+        lambda rejected: "A right comparison may mix the images, take other batches, and test as often as it likes.",
+        "The accuracies alone tell little. Hand over models that write down what they are shown, and when.",
+        "Of every call, write down the mode that your models were in and which images came. What must hold?",
+    ),
+    accepted="it accepts {right} right comparisons and sees through {wrong} wrong ones.",
+)
+
+
+# 12.3: mend a block.
+
+
+def _attended(block: nn.Module, x: Tensor, scale: bool, merge: bool) -> Tensor:
+    """The attention of MyBlock, with those of its two faults that are not mended."""
+    B, T, D = x.shape
+    q, k, v = block.qkv(x).reshape(B, T, 3, block.num_heads, -1).permute(2, 0, 3, 1, 4)  # (B, h, T, d)
+    x = (q @ k.mT / (q.shape[-1] if scale else D) ** 0.5).softmax(-1) @ v
+    return block.proj((x.transpose(1, 2) if merge else x).reshape(B, T, D))
+
+
+def _mended(block: nn.Module, x: Tensor, scale: bool = True, merge: bool = True, stream: bool = True) -> Tensor:
+    """MyBlock with some of its three faults mended."""
+    normed = block.norm1(x)
+    x = (x if stream else normed) + _attended(block, normed, scale, merge)
+    return x + block.fc2(F.gelu(block.fc1(block.norm2(x))))
+
+
+LOOK = {
+    "stream": "Silence both branches (set the last layer of each to zero): is the input what comes out?",
+    "merge": "Let two tokens change places: do their outputs change places, and nothing else?",
+    "scale": "How large are the scores of attention for random queries and keys, with 2 heads and with 12 of the same "
+    "width?",
+}
+LAYERS = ("norm1", "qkv", "proj", "norm2", "fc1", "fc2")
+
+
+@exercise(
+    "12.3",
+    "MyBlock(embed_dim, num_heads)",
+    "Do not read the lines first, ask the block. Three properties of a right one: silent branches leave the tokens as "
+    "they are, tokens that change places only change places, and attention is that of torch with the same weights.",
+    "Find out which half a fault stands in: replace the half by one that is right and look whether the property holds. "
+    "A head has fewer features than a token, and a token's heads should end up side by side.",
+)
+def _mend(answer: Callable) -> str:
+    cases = [(24, 3, (3, 7)), (20, 5, (2, 5)), (8, 2, (1, 4))]
+    for D, h, (B, T) in cases:
+        block = call(answer, D, h)
+        if not isinstance(block, nn.Module):
+            raise Wrong(f"MyBlock({D}, {h}) is {described(block)}: an nn.Module is wanted.")
+        reference, x = _reference(block, D, h), fresh(B, T, D)
+        result = call(block.eval(), x)
+        if not isinstance(result, Tensor) or result.shape != x.shape:
+            raise Wrong(f"From tokens of shape {tuple(x.shape)} your block makes {described(result)}.")
+        with torch.no_grad():
+            if close(result, wanted := reference(x), 1e-4):
+                continue
+            raise Wrong(_what_is_left(block, x, result, wanted))
+    return f"equal to nn.TransformerEncoderLayer with the same weights, for {len(cases)} widths and numbers of heads."
+
+
+def _reference(block: nn.Module, D: int, h: int) -> nn.Module:
+    """Torch's own pre-norm block with the weights of another, after all of them have got random values.
+
+    Raises: Wrong if a layer is missing, of another size, or one too many.
+    """
+    for name in LAYERS:
+        if not isinstance(getattr(block, name, None), nn.Module):
+            raise Wrong(f"Your block has no layer {name}: keep the names of its layers, their weights are copied.")
+    state = block.state_dict()
+    if odd := [name for name in state if name.split(".")[0] not in LAYERS]:
+        raise Wrong(f"Your block has {odd[0]}, which was not there: no new parameters are needed to mend it.")
+    with torch.no_grad():
+        for parameter in block.parameters():
+            parameter.copy_(0.4 * fresh(*parameter.shape))
+    layer = nn.TransformerEncoderLayer(D, h, 4 * D, 0.0, "gelu", norm_first=True, batch_first=True).eval()
+    layer.norm1.eps, layer.norm2.eps = getattr(block.norm1, "eps", 1e-5), getattr(block.norm2, "eps", 1e-5)
+    theirs = {
+        "norm1": layer.norm1,
+        "proj": layer.self_attn.out_proj,
+        "norm2": layer.norm2,
+        "fc1": layer.linear1,
+        "fc2": layer.linear2,
+    }
+    try:
+        for name, part in theirs.items():
+            part.load_state_dict(getattr(block, name).state_dict())
+        with torch.no_grad():
+            layer.self_attn.in_proj_weight.copy_(block.qkv.weight)
+            layer.self_attn.in_proj_bias.copy_(block.qkv.bias)
+    except (RuntimeError, AttributeError, TypeError):
+        shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in state.items())
+        raise Wrong(f"The layers of your block are not those that it came with: {shapes}.") from None
+    return layer
+
+
+def _what_is_left(block: nn.Module, x: Tensor, result: Tensor, wanted: Tensor) -> str:
+    for done in ((), ("scale",), ("merge",), ("stream",), ("scale", "merge"), ("scale", "stream"), ("merge", "stream")):
+        left = [name for name in LOOK if name not in done]
+        try:
+            known = close(result, _mended(block, x, **{name: name in done for name in LOOK}), 1e-4)
+        except Exception:  # the block may have lost what this computation needs
+            known = False
+        if known:
+            count = {3: "All three faults are still there.", 2: "One fault is mended, two are left."}
+            return f"{count.get(len(left), 'Two faults are mended, one is left.')} {LOOK[left[0]]}"
+    return (
+        f"Your block is off by up to {(result - wanted).abs().max():.2g} from torch's pre-norm block with the same "
+        "weights, and in a way that its three faults do not explain: did a change bring a new one? Mend one fault at "
+        "a time, and run the three properties after each."
+    )
+
+
+# 12.4: the ward round.
+
+
+ELSEWHERE = ("reshape alone", "unused positions", "undivided", "with relu", "softmax inside")  # with all parameters
+
+
+def _configs(fault: str) -> dict[str, ViTConfig]:
+    """Three configs that a model with this fault can have and still be wrong."""
+    first, *sizes = ROUND.items()
+    if faults.FAULTS[fault].replaces is ViT:  # a whole model, with a cls token, learned positions and pre-norm blocks
+        return ROUND
+    found = []
+    for name, config in (first, *ROUND_FORMS.items(), *sizes):
+        try:
+            faults.build(fault, config)
+        except ValueError:  # this config has no such part
+            continue
+        found.append((name, config))
+    return dict(found[:3])
+
+
+def _elsewhere(fault: str) -> list[str]:
+    """At most four patients whose fault can stand in no family of this one."""
+    own = set(REGISTER[fault].families)
+    return [other for other in ELSEWHERE if own.isdisjoint(REGISTER[other].families)]
+
+
+def _silent(fault: str) -> bool:
+    """Whether names, shapes and number of the parameters are those of a right model."""
+    right, wrong = (
+        [(name, p.shape, p.requires_grad) for name, p in model.named_parameters()]
+        for model in (ViT(SMALL), faults.build(fault, SMALL))
+    )
+    return right == wrong
+
+
+def _examined(number: int, family: Any, test: Any, mend: Any = None) -> str:
+    """What is wrong with a reader's findings on one patient, or nothing; a mend is looked at when the rest is right.
+
+    Raises: Wrong for a family that there is not; NotDone as an untouched skeleton does.
+    """
+    fault = NUMBERED[number - 1]
+    if not isinstance(family, str) or family not in faults.FAMILIES:
+        families = ", ".join(faults.FAMILIES[:-1])
+        raise Wrong(f"{described(family)} is no family: the five of a model are {families}.")
+    configs = _configs(fault)
+    form = {"post-norm blocks": ROUND_FORMS["post-norm blocks"]}  # for every patient: it is no fault
+    right = {name: _right(config) for name, config in (configs | form).items()}
+    wrong = {name: _wrong(fault, config) for name, config in configs.items()}
+    others = {other: _wrong(other, next(iter(ROUND.values()))) for other in _elsewhere(fault)}
+    trial = _tried(test, right, wrong, others)
+    reason = _too_weak_or_strong(trial, _silent(fault))
+    if not reason and trial.others == len(others):
+        reason = (
+            f"It tells the patient from right models, and refuses {len(others)} of {len(others)} patients of other "
+            "families as well: too broad. It says that something is wrong, not what. Test the part in which you "
+            "suspect the fault."
+        )
+    if reason:
+        return f"{reason} Its family is looked at when the test is right."
+    if family not in REGISTER[fault].families:
+        return (
+            f"your test tells it from right models, but its fault does not stand in {family!r}. Put one part of a "
+            "right model after the other into it: with which of them is your test content?"
+        )
+    return _not_mended(fault, configs, test, mend)
+
+
+def _not_mended(fault: str, configs: dict[str, ViTConfig], test: Callable, mend: Any) -> str:
+    """What is wrong with a reader's mend, whose test is right, or nothing."""
+    missing = "family and test are right, and the patient is still ill. The third part of a finding, mend(model), "
+    if mend is None or mend is ...:
+        return f"{missing}is missing: it gets a patient and returns it mended."
+    if not callable(mend) or isinstance(mend, nn.Module):
+        return f"{missing}is {described(mend)}: a function is wanted, which is called with a patient of any config."
+    for name, config in configs.items():
+        try:
+            mended = mend_it(mend, fault, config)
+            content = _says(test, mended, True, f"your mended patient, {name}")
+        except NotDone:
+            return f"{missing}is not done yet."
+        except Wrong as wrong:
+            return f"family and test are right, the mend is not ({name}). {wrong}"
+        if not content:
+            return (
+                f"your mend makes it equal to a right model ({name}), and your own test still refuses it. The test "
+                "looks at something other than the fault: does it compare names or kinds of parts?"
+            )
+    return ""
+
+
+@exercise(
+    "12.4",
+    "my_round()",
+    "Begin with what each owner says, and with the tests of this chapter that you trust: which of them does the "
+    "patient fail? Then narrow it down: the model, one block, one layer.",
+    "Try your test on right models of other widths, images and forms, post-norm and mean pooling among them, and make "
+    "all weights random first, since gains of 1 and biases of 0 hide faults. For the mend ask which part of a right "
+    "model, put in with the old weights, makes your test content.",
+    work=6.0,
+)
+def _round(answer: Callable) -> str:
+    who, findings = parts(call(answer), 2, "a pair (name or numbers, list of findings)")
+    try:
+        numbers = numbers_of(who)
+    except (TypeError, ValueError) as error:
+        raise Wrong(f"There is no ward for {described(who)}: {error}.") from None
+    if not isinstance(findings, (list, tuple)) or len(findings) != len(numbers):
+        raise Wrong(
+            f"This ward has {len(numbers)} patients ({', '.join(map(str, numbers))}), and your findings are "
+            f"{described(findings)}{f' of {len(findings)}' if isinstance(findings, (list, tuple)) else ''}: a list of "
+            "as many findings (family, test, mend) is wanted, with ... for a patient that you have not done yet."
+        )
+    if all(_is_open(finding) for finding in findings):
+        raise NotDone
+    lines, done = [], 0
+    for number, finding in zip(numbers, findings, strict=True):
+        if _is_open(finding):
+            reason = "not done yet."
+        elif not isinstance(finding, (list, tuple)) or len(finding) not in (2, 3) or not callable(finding[1]):
+            reason = (
+                f"this finding is {described(finding)}: (family, test, mend) is wanted, and the test and the mend are "
+                "functions."
+            )
+        else:
+            try:
+                reason = _examined(number, *finding)
+            except NotDone:
+                reason = "not done yet."
+            except Wrong as wrong:
+                reason = str(wrong)
+        done += not reason
+        lines.append(f"Patient {number}: {reason or 'right.'}")
+    text = "\n".join(lines)
+    if done < len(numbers):
+        raise Wrong(f"Done: {done} of {len(numbers)}.\n{text}")
+    return f"each patient in its family, refused in 3 configs, told from right models, and mended.\n{text}"
+
+
+def _is_open(finding: Any) -> bool:
+    if isinstance(finding, (list, tuple)):
+        return any(part is ... or part is None for part in finding[:2])  # a pair without its mend is looked at
+    return finding is ... or finding is None
+
+
+# 12.5: six tests for all faults.
+
+MOST = 6
+IN_A_MODEL = tuple(name for name, fault in faults.FAULTS.items() if fault.replaces is ViT or fault.replaces in PLACES)
+
+
+@exercise(
+    "12.5",
+    "my_tests()",
+    "Sort the faults by what a test must look at: what a block computes, how patches are cut, what is read at the end, "
+    "whether order counts, what the logits are, and which parameters there are and learn.",
+    "A block that equals torch's own, with random weights, sees most of them at once. For what is left ask: is a part "
+    "missing or too much, does every parameter get a gradient, do two calls agree, do images in a batch stay apart?",
+    work=3.0,
+)
+def _six(answer: Callable) -> str:
+    tests = _as_tests(call(answer))
+    if alarm := _false_alarm(tests):
+        raise Wrong(alarm)
+    survivors, broken, useful = [], {}, set()
+    for fault in random.Random().sample(IN_A_MODEL, len(IN_A_MODEL)):
+        model = _wrong(fault, random.Random().choice((SMALL, LARGER)))
+        for i, test in enumerate(tests):
+            try:
+                caught = not yes_or_no(call(test, model))
+            except Raised as raised:
+                caught = raised_by(raised.error, model)
+                if not caught:
+                    broken.setdefault(fault, (i, raised))
+            except Wrong as wrong:
+                raise Wrong(f"{_named(tests, i)}: {wrong}") from None
+            if caught:
+                useful.add(i)
+                break
+        else:
+            survivors.append(fault)
+    caught = f"{len(IN_A_MODEL) - len(survivors)} of {len(IN_A_MODEL)} faults"
+    patients = [fault for fault in faults.PATIENTS if fault in survivors]
+    if not patients:
+        left = f" What gets through: {_two(sorted(survivors))}." if survivors else ""
+        return (
+            f"{len(tests)} tests catch {caught}, all {len(faults.PATIENTS)} patients of the register among them.{left}"
+        )
+    idle = [i for i in range(len(tests)) if i not in useful]
+    raise Wrong(
+        f"No right model is refused, and you catch {caught}. You miss {len(patients)} of the {len(faults.PATIENTS)} "
+        f"patients: {_two(patients)}{', for example' if len(patients) > 2 else ''}.{_breaks(tests, broken, patients)}"
+        + (f" {_named(tests, idle[0])} catches nothing that those before it let through." if idle else "")
+    )
+
+
+def _as_tests(tests: Any) -> list[Callable]:
+    if not isinstance(tests, (list, tuple)):
+        raise Wrong(f"Your function returns {described(tests)}: a list of tests is wanted, at most {MOST}.")
+    if any(test is ... for test in tests):
+        raise NotDone
+    if not tests:
+        raise Wrong(f"Your list is empty: one to {MOST} tests are wanted.")
+    if len(tests) > MOST:
+        raise Wrong(f"You return {len(tests)} tests, and {MOST} are allowed. Which one sees only what others see, too?")
+    for i, test in enumerate(tests, start=1):
+        if not callable(test) or isinstance(test, nn.Module):
+            raise Wrong(f"Test {i} of your list is {described(test)}: a function of a model is wanted, not called yet.")
+        if any(test is ours or test is inspect.unwrap(ours) for ours in faults.TESTS.values()):
+            raise Wrong(f"{_named(tests, i - 1)} is one of faults.TESTS, the clinic's own six: write your own.")
+    return list(tests)
+
+
+def _named(tests: list[Callable], i: int) -> str:
+    name = getattr(tests[i], "__name__", "")
+    return f"Test {i + 1} of your list" + (f" ({name})" if name.isidentifier() else "")
+
+
+def _false_alarm(tests: list[Callable]) -> str:
+    """What is said of the first test that refuses a right model, or nothing."""
+    models = {form: _right(config) for form, config in (SIZES | ALL_FORMS).items()}
+    for i, test in enumerate(tests):
+        refused, reason = [], ""
+        for form, model in models.items():
+            try:
+                passed = yes_or_no(call(test, model))
+            except NotDone:
+                raise
+            except Wrong as wrong:
+                passed, reason = False, reason or f" There, {str(wrong)[0].lower()}{str(wrong)[1:]}"
+            if not passed:
+                refused.append(form)
+        if len(refused) == len(models):
+            return f"{_named(tests, i)} refuses all {len(models)} right models: does it ever say True?{reason}"
+        if refused:
+            return (
+                f"{_named(tests, i)} refuses {len(refused)} of {len(models)} right models: a false alarm, for example "
+                f"with {refused[0]}. {reason.strip() or STRICT[refused[0]]}"
+            )
+    return ""
+
+
+def _two(faults: list[str]) -> str:
+    return "; ".join(f"a model that {faults.FAULTS[fault].symptom}" for fault in faults[:2])
+
+
+def _breaks(tests: list[Callable], broken: dict[str, tuple[int, Raised]], patients: list[str]) -> str:
+    """A sentence on tests that stop with an error of their own, where that lets a patient through."""
+    found = [broken[fault] for fault in patients if fault in broken]
+    if not found:
+        return ""
+    i, raised = found[0]
+    error = str(raised).split(". It was called")[0]
+    return (
+        f" On {len(found)} of them a test stops with an error of its own, which counts for nothing. "
+        f"{_named(tests, i)}: {error}. {MISSING}"
+    )

@@ -1,0 +1,289 @@
+"""Exercises of chapter 13: products counted, what grows, a large batch in small parts, attention piece by piece."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from vitbook.exercises.engine import Wrong, call, close, exercise, fresh, number, tensor_like
+from vitbook.exercises.forms import compute, parts
+from vitbook.faults import attend, train
+from vitnb.vit import ViT, ViTConfig
+
+
+def _count(T: int, D: int, L: int, r: float) -> float:
+    return L * (4 * T * D * D + 2 * r * T * D * D + 2 * T * T * D)
+
+
+def _models() -> Iterator[tuple[int, int, int, int]]:
+    draw = random.Random()
+    for _ in range(12):  # T is odd and D is not: what is missing once is never as much as something else
+        yield 2 * draw.randint(1, 150) + 1, 12 * draw.randint(1, 40), draw.randint(2, 12), draw.choice([2, 3, 4])
+
+
+compute(
+    "13.1",
+    "products(T, D, L, r)",
+    "Go through one block with a pencil: which matrices multiply each token, and which two products take place between "
+    "tokens? The heads share the width, so their number does not matter.",
+    "A matrix with m rows and n columns costs m times n products for each token. Between tokens, every pair needs a "
+    "score of D products over all heads, and then values are mixed.",
+    cases=_models,
+    reference=_count,
+    where="For T={T}, D={D}, L={L}, r={r} you say {said:,.0f}. ",
+    words=lambda T, D, L, r: {"T": T, "D": D, "L": L, "r": r},
+    mistakes={
+        "That is one block: there are L of them.": lambda T, D, L, r: _count(T, D, 1, r),
+        "That is twice as much: you count additions as well.": lambda T, D, L, r: 2 * _count(T, D, L, r),
+        "The products between tokens are missing: scores, and the mix of the values.": (
+            lambda T, D, L, r: L * (4 + 2 * r) * T * D * D
+        ),
+        "Only one of the two products between tokens is there: scores need one, mixing the values another.": (
+            lambda T, D, L, r: _count(T, D, L, r) - L * T * T * D
+        ),
+        "The matrix that comes after the heads, proj, is missing.": (
+            lambda T, D, L, r: _count(T, D, L, r) - L * T * D * D
+        ),
+        "The MLP has two matrices: one widens, one narrows.": (
+            lambda T, D, L, r: _count(T, D, L, r) - L * r * T * D * D
+        ),
+        "That is for one token: all T of them pass through the matrices.": (
+            lambda T, D, L, r: L * (4 * D * D + 2 * r * D * D + 2 * T * D)
+        ),
+    },
+    otherwise="Try T=1, D=1, L=1, r=1 by hand: four products in attention's matrices, and how many more?",
+    right="12 models of 2 to 12 blocks.",
+    tolerance=0.0,
+)
+
+BASE = ViTConfig(img_size=32, patch_size=8, embed_dim=16, depth=2, num_heads=2, mlp_ratio=4.0, global_pool="mean")
+GROWTHS: dict[str, dict[str, int]] = {
+    "double the image's side": {"img_size": 64},
+    "halve the patch's side": {"patch_size": 4},
+    "double the width": {"embed_dim": 32},
+    "double the depth": {"depth": 4},
+    "double the heads": {"num_heads": 4},
+}
+FACTORS = (
+    "the tokens",
+    "the products in the MLPs",
+    "the products between tokens",
+    "the numbers in all maps",
+    "the numbers in the blocks' matrices",
+)
+
+
+def _measured(config: ViTConfig) -> tuple[int, ...]:
+    """Count, for one model, what FACTORS names."""
+    model, c = ViT(config), config
+    tokens, pairs = c.num_patches, c.num_patches**2
+    mlps = [weight.numel() for name, weight in model.blocks.named_parameters() if "mlp" in name and weight.ndim == 2]
+    matrices = [weight.numel() for weight in model.blocks.parameters() if weight.ndim == 2]
+    between = c.depth * 2 * pairs * c.embed_dim
+    return tokens, tokens * sum(mlps), between, c.depth * c.num_heads * pairs, sum(matrices)
+
+
+@exercise(
+    "13.2",
+    "grows(change)",
+    "First ask what the change does to the number of tokens, and whether any matrix becomes larger. The rest follows "
+    "from these two.",
+    "A side that doubles makes how many more patches? A map has a row and a column for each token, and every head of "
+    "every block has a map of its own; but the features of its queries are only the head's share of the width.",
+)
+def _grows(answer: Callable) -> str:
+    before = _measured(BASE)
+    said = {change: _factors(call(answer, change)) for change in GROWTHS}
+    true = {
+        change: tuple(b / a for a, b in zip(before, _measured(replace(BASE, **new)), strict=True))
+        for change, new in GROWTHS.items()
+    }
+    right = sum(a == b for change in GROWTHS for a, b in zip(said[change], true[change], strict=True))
+    total = len(FACTORS) * len(GROWTHS)
+    if right == total:
+        return f"{total} of {total} factors agree with the models."
+    wrong = f"{right} of {total} factors agree with the models."
+    side, width, heads = (said[f"double the {what}"] for what in ("image's side", "width", "heads"))
+    if side != said["halve the patch's side"]:
+        raise Wrong(f"{wrong} Larger images or smaller patches: the blocks see more tokens, and no other difference.")
+    if side[0] == 2:
+        raise Wrong(f"{wrong} A side that doubles makes twice as many rows of patches, and each row is longer as well.")
+    if side[3] == side[0] and side[0] != 1:
+        raise Wrong(f"{wrong} A map has a row for each token *and* a column for each token.")
+    if side[2] == side[0] and side[0] != 1:
+        raise Wrong(f"{wrong} Between tokens there is a product for every pair: how many pairs are there now?")
+    if side[4] != 1:
+        raise Wrong(f"{wrong} Does a matrix of the blocks know how many tokens pass through it?")
+    if width[4] == 2 or width[1] == 2:
+        raise Wrong(f"{wrong} A matrix from D to 4 D becomes wider on both sides.")
+    if heads[2] == 2:
+        raise Wrong(
+            f"{wrong} Twice the heads make twice the scores, but each is a dot product of half as many features."
+        )
+    change = next(change for change in GROWTHS if said[change] != true[change])
+    if change == "double the heads":
+        raise Wrong(f"{wrong} Heads share the width: more of them cut it into thinner slices, each with its own map.")
+    column = next(i for i in range(len(FACTORS)) if said[change][i] != true[change][i])
+    raise Wrong(f"{wrong} Think again of {FACTORS[column]} when you {change}.")
+
+
+def _factors(value: Any) -> tuple[float, ...]:
+    return tuple(map(number, parts(value, len(FACTORS), "a tuple (tokens, MLPs, between tokens, maps, matrices)")))
+
+
+class Small(nn.Module):
+    """A model with memory for so many images and no more, and with gradients, as an earlier batch leaves them."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most, self.body = most, nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.GELU(), nn.Linear(8, 5))
+        for parameter in self.parameters():
+            parameter.data = fresh(*parameter.shape) / 2
+            parameter.grad = torch.ones_like(parameter)
+
+    def __deepcopy__(self, memo: dict) -> "Small":
+        """What an answer is given: torch copies no gradients."""
+        twin = Small(self.most)
+        twin.load_state_dict(self.state_dict())
+        return twin
+
+    def forward(self, images: Tensor) -> Tensor:
+        if len(images) > self.most:
+            raise MemoryError(f"room for {self.most} images at a time, got {len(images)}")
+        return self.body(images)
+
+
+def _sizes(B: int, most: int) -> list[int]:
+    return [min(most, B - i) for i in range(0, B, most)]
+
+
+def _batch_words(model: nn.Module, images: Tensor, labels: Tensor, most: int) -> dict[str, Any]:
+    sizes = _sizes(len(images), most)
+    return {"B": len(images), "most": most, "n": len(sizes), "sizes": ", ".join(map(str, sizes)), "last": sizes[-1]}
+
+
+LEFT_OUT = "the last {last} images are left out: a part may be smaller than the others."
+
+
+def _other_gradient(result: Tensor, wanted: Tensor, model: nn.Module, images: Tensor, labels: Tensor, most: int) -> str:
+    n = len(_sizes(len(images), most))
+    if n > 1 and close(result, train.last_part_left_out(model, images, labels, most) * (n - 1) / n, 1e-4):
+        return LEFT_OUT
+    length = (result.norm() / wanted.norm()).item()
+    return f"your gradient is {length:.3g} times as long as that of the mean loss of all images, or points elsewhere."
+
+
+compute(
+    "13.3",
+    "gradient(model, images, labels, most)",
+    "Cut the batch into parts of at most that many images. The loss of a part is a mean over its own images: how "
+    "much must it count in the mean over all?",
+    "A part of n images out of B contributes its mean times n / B. The last part may be smaller than the others.",
+    cases=lambda: (
+        (Small(most), fresh(B, 1, 3, 4), torch.arange(B) % 5, most)
+        for B, most in ((12, 4), (10, 4), (3, 5), (7, 1), (9, 8))
+    ),
+    reference=train.gradient,
+    where="With {B} images, {most} at a time, ",
+    words=_batch_words,
+    mistakes={
+        "your gradient holds what an earlier batch had left in .grad as well.": train.gradient_not_cleared,
+        "your gradient is the sum of {n} means: every part counts as if it were the whole batch.": train.sum_of_means,
+        "your parts of {sizes} images count alike: an image in a small part counts more.": train.mean_of_means,
+        "your gradient is that of the sum of all losses, {B} times that of their mean.": train.sum_of_losses,
+        "your gradient is that of the last part alone: what became of the others?": train.last_part,
+        "only the last part is left in your gradient: are the gradients set to zero in the loop?": (
+            train.gradient_cleared_in_the_loop
+        ),
+        "your gradient is that of the first part alone.": train.first_part,
+        LEFT_OUT: train.last_part_left_out,
+    },
+    otherwise=_other_gradient,
+    right="5 batches, in 1 to 7 parts, equal and unequal.",
+    tolerance=1e-4,
+)
+
+
+# 13.4 -----------------------------------------------------------------------------------------------------
+
+
+class Watched(TorchDispatchMode):
+    """Notes whether PyTorch's own kernel is called, and the size of the largest tensor that an operation returns."""
+
+    kernel, numbers = False, 0
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.kernel = self.kernel or "scaled_dot_product" in str(operation)
+        result = operation(*args, **(kwargs or {}))
+        for x in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(x, Tensor):
+                self.numbers = max(self.numbers, x.numel())
+        return result
+
+
+NAN = (
+    "Your result holds NaN or infinity: with large scores exp is too large for a float. Subtract the largest score "
+    "first, the largest of those that came so far."
+)
+PIECES: dict[str, Callable] = {
+    "when a larger score comes, all that was added up before it must shrink: your sums do not.": (
+        attend.sums_not_rescaled
+    ),
+    "your mixed values do not shrink when a larger score comes: the sum of the powers does.": (
+        attend.values_not_rescaled
+    ),
+    "the sum of the powers does not shrink when a larger score comes: your mixed values do.": (
+        attend.total_not_rescaled
+    ),
+    "you average one softmax for each piece: a piece with small scores then counts as much as one with large scores.": (
+        attend.mean_of_softmaxes
+    ),
+    "you add up one softmax for each piece: your weights sum to the number of pieces.": attend.sum_of_softmaxes,
+    "your scores are not divided by the root of the features.": attend.pieces_undivided,
+    "the keys after the last whole piece are left out: most need not divide T.": attend.last_keys_left_out,
+}
+
+
+@exercise(
+    "13.4",
+    "piecewise(q, k, v, most)",
+    "Begin with the loop of the chapter, which has one query. For all queries at once, the largest score so far and "
+    "the sum of the powers become tensors with one number for each query: (B, h, T, 1).",
+    "A tensor's own split cuts keys and values into pieces, the last of which may be smaller. Start with a largest "
+    "score of minus infinity and sums of zero: exp(-inf) is 0, so the first piece needs no rule of its own.",
+    PIECES,
+)
+def _in_pieces(answer: Callable) -> str:
+    for B, h, T, d, most, large in (
+        (1, 2, 60, 4, 12, 1),
+        (2, 1, 61, 5, 7, 1),
+        (1, 1, 60, 4, 60, 1),
+        (1, 2, 60, 4, 8, 99),
+    ):
+        q, k, v = large * fresh(B, h, T, d), fresh(B, h, T, d), fresh(B, h, T, d)
+        wanted = attend.piecewise(q, k, v, most)
+        with Watched() as seen:
+            result = call(answer, q, k, v, most)
+        if seen.kernel:
+            raise Wrong("That is PyTorch's own kernel: write down what it does.")
+        if isinstance(result, Tensor) and result.shape == wanted.shape and not result.isfinite().all():
+            raise Wrong(NAN)
+        result, where = tensor_like(result, wanted), f"With {T} keys, {most} at a time, "
+        if most < T and seen.numbers >= T * T:
+            raise Wrong(f"{where}an operation returns {seen.numbers:,} numbers: that is a whole map of {T} × {T}.")
+        if close(result, wanted, 1e-4):
+            continue
+        for message, mistake in PIECES.items():
+            told = mistake(q, k, v, most)
+            if close(result, told, 1e-4) and not close(told, wanted, 1e-4):
+                raise Wrong(where + message)
+        raise Wrong(
+            f"{where}your result is off by up to {(result - wanted).abs().max():.2g}, by no mistake that I know."
+        )
+    return "4 cases in pieces, equal and unequal, and no map of all pairs."

@@ -1,0 +1,346 @@
+"""Exercises of chapter 14: a mask for packed images, a mask for shifted windows, attention as in a recent ViT."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitbook.exercises.engine import Wrong, call, close, described, exercise, fresh, tensor_like
+from vitbook.exercises.forms import fresh_module
+
+
+def _mask_exercise(
+    name: str,
+    signature: str,
+    hint1: str,
+    hint2: str,
+    cases: Callable[[], Iterable[tuple]],
+    reference: Callable[..., Tensor],
+    mistakes: dict[str, Callable],
+    right: str,
+) -> None:
+    """Register an exercise whose answer is a mask of booleans: what differs is counted, not measured."""
+
+    function = signature.split("(")[0]
+
+    def test(answer: Callable) -> str:
+        for case in cases():
+            wanted = reference(*case)
+            result = tensor_like(call(answer, *case), wanted, ": True where a token may attend")
+            if torch.equal(result, wanted):
+                continue
+            for message, mistake in mistakes.items():
+                if torch.equal(result, mistake(*case)):
+                    raise Wrong(message)
+            too_many, too_few = (result & ~wanted).sum().item(), (~result & wanted).sum().item()
+            raise Wrong(
+                f"{function}{case} allows {too_many} pairs that must not attend to each other, and forbids {too_few} "
+                "that may."
+            )
+        return right
+
+    exercise(name, signature, hint1, hint2, mistakes)(test)
+
+
+# 14.1 -----------------------------------------------------------------------------------------------------
+
+
+def _owners(lengths: list[int], T: int) -> Tensor:
+    """The number of each token's image; every token of padding has a number of its own."""
+    used = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    return torch.cat([used, len(lengths) + torch.arange(T - len(used))])  # (T,)
+
+
+def _packing_mask(lengths: list[int], T: int) -> Tensor:
+    owner = _owners(lengths, T)
+    return owner[:, None] == owner
+
+
+def _padding_is_an_image(lengths: list[int], T: int) -> Tensor:
+    owner = _owners(lengths, T).clamp(max=len(lengths))
+    return owner[:, None] == owner
+
+
+def _padding_attends_to_nothing(lengths: list[int], T: int) -> Tensor:
+    used = torch.arange(T) < sum(lengths)
+    return _packing_mask(lengths, T) & used[:, None]
+
+
+def _padding_ignored(lengths: list[int], T: int) -> Tensor:
+    used = torch.arange(T) < sum(lengths)
+    return (used[:, None] & used) | torch.eye(T, dtype=torch.bool)
+
+
+def _causal(lengths: list[int], T: int) -> Tensor:
+    return _packing_mask(lengths, T).tril()
+
+
+_mask_exercise(
+    "14.1",
+    "packing_mask(lengths, T)",
+    "Give each token a number: that of its image. Two tokens may attend to each other if their numbers are equal.",
+    "What number keeps a token of padding apart from the images and from the rest of the padding? Tensors of shape "
+    "(T, 1) and (T,) can be compared.",
+    cases=lambda: (([3, 5, 2], 12), ([4, 1], 8), ([6, 7], 13)),
+    reference=_packing_mask,
+    mistakes={
+        "It is turned round: True is wanted where a token may attend.": lambda lengths, T: ~_packing_mask(lengths, T),
+        "Your padding is one more image: its tokens attend to each other, and each should attend to itself alone.": (
+            _padding_is_an_image
+        ),
+        "Your tokens of padding attend to nothing. A softmax over no token at all gives NaN, so let each attend to "
+        "itself.": _padding_attends_to_nothing,
+        "Only the padding is kept apart: tokens of different images attend to each other.": _padding_ignored,
+        "Your tokens attend to earlier ones only, as in a causal mask: in an image all attend to all.": _causal,
+    },
+    right="3 sequences of up to three images, with padding and without.",
+)
+
+# 14.2 -----------------------------------------------------------------------------------------------------
+
+
+def _windows(x: Tensor, w: int) -> Tensor:
+    """Cut (H, W) into windows (n, M)."""
+    H, W = x.shape
+    return x.reshape(H // w, w, W // w, w).transpose(1, 2).reshape(-1, w * w)
+
+
+def _by_marks(rows: Tensor, columns: Tensor, w: int) -> Tensor:
+    """(H,) and (W,) marks -> (n, M, M): who has the same marks as whom in a window."""
+    mark = _windows(2 * rows[:, None].long() + columns.long(), w)
+    return mark[:, :, None] == mark[:, None, :]
+
+
+def _came_round(length: int, s: int) -> Tensor:
+    return torch.arange(length) >= length - s
+
+
+def _shifted_mask(H: int, W: int, w: int, s: int) -> Tensor:
+    return _by_marks(_came_round(H, s), _came_round(W, s), w)
+
+
+def _nowhere(length: int) -> Tensor:
+    return torch.zeros(length, dtype=torch.bool)
+
+
+_mask_exercise(
+    "14.2",
+    "shifted_mask(H, W, w, s)",
+    "Which rows of the rolled grid came round from the other side, and which columns? Mark them before you cut "
+    "anything.",
+    "A token has one of four marks: its row came round or not, its column came round or not. Cut the marks into "
+    "windows as you cut the tokens, and compare them within each window.",
+    cases=lambda: ((6, 9, 3, 1), (14, 21, 7, 3), (8, 12, 4, 1), (10, 10, 5, 2)),
+    reference=_shifted_mask,
+    mistakes={
+        "It is turned round: True is wanted where a token may attend.": lambda *case: ~_shifted_mask(*case),
+        "You allow every pair: after the roll some neighbours in a window come from opposite sides of the image.": (
+            lambda H, W, w, s: _by_marks(_nowhere(H), _nowhere(W), w)
+        ),
+        "You separate the rows that came round, and not the columns.": (
+            lambda H, W, w, s: _by_marks(_came_round(H, s), _nowhere(W), w)
+        ),
+        "You separate the columns that came round, and not the rows.": (
+            lambda H, W, w, s: _by_marks(_nowhere(H), _came_round(W, s), w)
+        ),
+        "Your marks are at the wrong end: the first rows are rolled to the end of the grid, so they stand there now.": (
+            lambda H, W, w, s: _by_marks(torch.arange(H) < s, torch.arange(W) < s, w)
+        ),
+        "Your marks name the right tokens in the grid before the roll, or they are rolled once too often: mark the "
+        "places where the tokens stand after the roll.": (
+            lambda H, W, w, s: _by_marks(_came_round(H, s).roll(-s), _came_round(W, s).roll(-s), w)
+        ),
+        "A token whose row came round and one whose column did are from different corners of the image: your marks do "
+        "not tell them apart.": (
+            lambda H, W, w, s: (lambda m: m[:, :, None] == m[:, None, :])(
+                _windows(_came_round(H, s)[:, None].long() + _came_round(W, s).long(), w)
+            )
+        ),
+    },
+    right="4 grids, with windows of 3, 4, 5 and 7 tokens and shifts of 1, 2 and 3.",
+)
+
+# 14.3 -----------------------------------------------------------------------------------------------------
+
+
+def _rotate(x: Tensor, places: Tensor, base: float = 100.0) -> Tensor:
+    """Rotate features (..., T, d) by rows and columns (T, 2), as the chapter does."""
+    quarter = x.shape[-1] // 4
+    speeds = base ** (-torch.arange(quarter) / quarter)  # (d/4,)
+    angles = (places[:, :, None] * speeds).flatten(1)  # (T, 2, d/4) -> (T, d/2)
+    a, b = x.chunk(2, dim=-1)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+
+
+class _Attention(nn.Module):
+    """Attention as in a recent ViT; its wrong versions change one step."""
+
+    def __init__(self, dim: int, num_heads: int):
+        super().__init__()
+        d = dim // num_heads
+        self.qkv, self.proj = nn.Linear(dim, 3 * dim, bias=False), nn.Linear(dim, dim)
+        self.q_norm, self.k_norm = nn.RMSNorm(d, eps=1e-6), nn.RMSNorm(d, eps=1e-6)
+
+    @staticmethod
+    def split(self: nn.Module, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (-1, self.q_norm.normalized_shape[0])).transpose(1, 2)  # (B, h, T, d)
+
+    @staticmethod
+    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _rotate(self.q_norm(q), places), _rotate(self.k_norm(k), places), v
+
+    scale = None
+
+    @classmethod
+    def compute(cls, self: nn.Module, x: Tensor, places: Tensor) -> Tensor:
+        """What this version computes with the parts of another module."""
+        q, k, v = (cls.split(self, part) for part in self.qkv(x).chunk(3, dim=-1))  # 3 x (B, h, T, d)
+        q, k, v = cls.placed(self, q, k, v, places)
+        out = F.scaled_dot_product_attention(q, k, v, scale=cls.scale)
+        return self.proj(out.transpose(1, 2).flatten(2))  # (B, T, dim)
+
+    def forward(self, x: Tensor, places: Tensor) -> Tensor:
+        return type(self).compute(self, x, places)
+
+
+class _ValuesToo(_Attention):
+    @staticmethod
+    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return *_Attention.placed(self, q, k, v, places)[:2], _rotate(v, places)
+
+
+class _QueriesOnly(_Attention):
+    @staticmethod
+    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _rotate(self.q_norm(q), places), self.k_norm(k), v
+
+
+class _Unplaced(_Attention):
+    @staticmethod
+    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.q_norm(q), self.k_norm(k), v
+
+
+class _RowsOnly(_Attention):
+    @staticmethod
+    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _Attention.placed(self, q, k, v, places[:, [0, 0]])
+
+
+class _ColumnsOnly(_Attention):
+    @staticmethod
+    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _Attention.placed(self, q, k, v, places[:, [1, 1]])
+
+
+class _NormAfter(_Attention):
+    @staticmethod
+    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.q_norm(_rotate(q, places)), self.k_norm(_rotate(k, places)), v
+
+
+class _NoNorm(_Attention):
+    @staticmethod
+    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _rotate(q, places), _rotate(k, places), v
+
+
+class _OneNorm(_Attention):
+    @staticmethod
+    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _rotate(self.q_norm(q), places), _rotate(self.q_norm(k), places), v
+
+
+class _Undivided(_Attention):
+    scale = 1.0
+
+
+class _SplitByView(_Attention):
+    @staticmethod
+    def split(self: nn.Module, x: Tensor) -> Tensor:
+        return x.reshape(len(x), -1, x.shape[1], self.q_norm.normalized_shape[0])  # (B, h, T, d), mixed up
+
+
+ATTENTION_MISTAKES: dict[str, Callable] = {
+    "You rotate the values as well: then what a token passes on depends on where it stands, and not only how much of "
+    "it is taken.": _ValuesToo,
+    "You rotate the queries and not the keys: the scores depend on where the query stands, and not on the offset.": (
+        _QueriesOnly
+    ),
+    "Nothing is rotated: the tokens do not know where they are.": _Unplaced,
+    "Your rotation follows the rows only: two tokens of one row get the same angles, whatever their columns.": (
+        _RowsOnly
+    ),
+    "Your rotation follows the columns only: two tokens of one column get the same angles, whatever their rows.": (
+        _ColumnsOnly
+    ),
+    "You rotate first and normalise after. The gains of the norm then stretch the rotated pairs, and the scores no "
+    "longer depend on the offset alone.": _NormAfter,
+    "Queries and keys are not normalised: q_norm and k_norm are made and not used.": _NoNorm,
+    "You use q_norm for the keys too: they have gains of their own, in k_norm.": _OneNorm,
+    "The scores are not divided by the square root of the width of a head.": _Undivided,
+    "Your heads mix tokens: reshape keeps the order of the numbers, so split the last axis first and then swap axes.": (
+        _SplitByView
+    ),
+}
+
+
+@exercise(
+    "14.3",
+    "RecentAttention(dim, num_heads)",
+    "Begin with the class of chapter 4: one linear layer for queries, keys and values, three chunks, each split into "
+    "heads. Which of the three does the norm belong to, and which does the rotation?",
+    "Norm first, then rotate: after a rotation the gains would act on mixed features. The chapter's rotate takes any "
+    "axes in front of the last two, so it can be called on all heads at once.",
+    ATTENTION_MISTAKES,
+)
+def _recent_attention(answer: Callable) -> str:
+    for B, T, D, heads in ((3, 17, 48, 6), (2, 5, 24, 2)):
+        layer = fresh_module(answer, D, heads)
+        _parts_as_asked(layer, D, heads)
+        with torch.no_grad():
+            for p in layer.eval().parameters():  # gains of 1 hide mistakes
+                p.copy_(0.4 * fresh(*p.shape))
+        x, places = 2 * fresh(B, T, D), (4 * fresh(T, 2)).round()
+        result = call(layer.forward, x, places)
+        with torch.no_grad():
+            wanted = _Attention.compute(layer, x, places)
+            result = tensor_like(result, wanted)
+            if close(result, wanted, 1e-4):
+                continue
+            for message, kind in ATTENTION_MISTAKES.items():
+                if close(result, kind.compute(layer, x, places), 1e-4):
+                    raise Wrong(message)
+        raise Wrong(
+            f"Your result is off by up to {(result - wanted).abs().max():.2g}, and by no mistake that I know. Add the "
+            "same two numbers to all places: does the result stay as it was?"
+        )
+    return "2 sizes, with random weights and gains, at random places."
+
+
+def _parts_as_asked(layer: nn.Module, D: int, heads: int) -> None:
+    for name, outputs in (("qkv", 3 * D), ("proj", D)):
+        part = getattr(layer, name, None)
+        if not isinstance(part, nn.Linear) or (part.in_features, part.out_features) != (D, outputs):
+            found = "there is none" if part is None else f"yours is {described(part)}"
+            if isinstance(part, nn.Linear):
+                found = f"yours goes from {part.in_features} to {part.out_features}"
+            raise Wrong(f"A linear layer named {name} from {D} to {outputs} features is wanted: {found}.")
+    if layer.qkv.bias is not None:
+        raise Wrong("Your qkv has a bias: the models of the figure have none there.")
+    for name in ("q_norm", "k_norm"):
+        part = getattr(layer, name, None)
+        if not isinstance(part, nn.RMSNorm):
+            found = "there is none" if part is None else f"yours is {described(part)}"
+            raise Wrong(f"An nn.RMSNorm named {name} is wanted: {found}.")
+        if tuple(part.normalized_shape) != (D // heads,):
+            raise Wrong(
+                f"{name} normalises {tuple(part.normalized_shape)} features: a head has {D // heads}, and each is "
+                "normalised by itself."
+            )
+        if part.weight is None:
+            raise Wrong(f"{name} has no gains: leave elementwise_affine as it is.")
+    if layer.q_norm is layer.k_norm:
+        raise Wrong("q_norm and k_norm are one and the same: queries and keys have gains of their own.")

@@ -1,0 +1,30 @@
+"""Live figures: what the chapters show in words and tensors, to be touched.
+
+Each is an anywidget whose JavaScript needs neither Python nor a network: the
+same object works in JupyterLab, in Colab and in the page of the book.
+"""
+
+from vitbook.figures.attention_explorer import AttentionExplorer
+from vitbook.figures.block_diagram import BlockDiagram
+from vitbook.figures.cost_explorer import CostExplorer
+from vitbook.figures.live_vit import LiveViT
+from vitbook.figures.patch_explorer import PatchExplorer
+from vitbook.figures.pool_explorer import PoolExplorer
+from vitbook.figures.position_explorer import PositionExplorer
+from vitbook.figures.quiz import Question, Quiz
+from vitbook.figures.recipe_explorer import RecipeExplorer
+from vitbook.figures.train_race import TrainRace
+
+__all__ = [
+    "AttentionExplorer",
+    "BlockDiagram",
+    "CostExplorer",
+    "LiveViT",
+    "PatchExplorer",
+    "PoolExplorer",
+    "PositionExplorer",
+    "Question",
+    "Quiz",
+    "RecipeExplorer",
+    "TrainRace",
+]

@@ -1,0 +1,186 @@
+"""What each token attends to: one row over the image, every head beside it, raw or rolled out (chapters 03 and 11)."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import matplotlib.figure
+import numpy as np
+import torch
+import traitlets
+from matplotlib import pyplot as plt
+from torch import Tensor
+
+from vitbook.figures._base import Figure, image_bytes, module, style
+from vitnb import plots
+from vitnb._validate import choice, tensor
+from vitnb.attention import record_attention
+from vitnb.inspection import rollout
+from vitnb.vit import ViT
+
+SHOWS = ("head", "mean", "rollout")
+MAX_WEIGHTS = 16_000_000
+
+
+class AttentionExplorer(Figure):
+    """Pick a token, a layer and a head: what does the token attend to?
+
+        AttentionExplorer(model, image)                      # yours
+        AttentionExplorer({"trained": model, "random": start}, images, names, normalize=clothes.normalize)
+
+    models is one ViT, or one or two under names that share their number of
+    layers, heads and tokens. images are what is shown, (B, C, H, W) or
+    (C, H, W), uint8 or float in [0, 1]; normalize makes of them what the
+    network was trained on (without it, pixels from 0 to 1). names has one for
+    each image. The maps are recorded here, once, and travel as bytes.
+
+    image, token, layer, head and show ("head", "mean", "rollout") follow the
+    reader's choice and move the figure when they are set; all count from 0.
+
+    Raises: TypeError or ValueError if models, images or names are not as
+        above, or if all maps together hold more than 16 million weights.
+    """
+
+    _esm = module("attention_explorer.js")
+    _css = style("attention_explorer.css")
+
+    networks = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    sizes = traitlets.List(traitlets.Int()).tag(sync=True)  # L, h, T
+    grid = traitlets.List(traitlets.Int()).tag(sync=True)
+    prefix = traitlets.Int(0).tag(sync=True)
+    shape = traitlets.List(traitlets.Int()).tag(sync=True)  # (C, H, W) of an image
+    pixels = traitlets.Bytes().tag(sync=True)
+    maps = traitlets.Bytes().tag(sync=True)  # (networks, B, L, h, T, T), see _record
+
+    image = traitlets.Int(0).tag(sync=True)
+    token = traitlets.Int(0).tag(sync=True)
+    layer = traitlets.Int(0).tag(sync=True)
+    head = traitlets.Int(0).tag(sync=True)
+    show = traitlets.Unicode("head").tag(sync=True)
+
+    def __init__(
+        self,
+        models: ViT | Mapping[str, ViT],
+        images: Tensor,
+        names: Sequence[str] | None = None,
+        normalize: Callable[[Tensor], Tensor] | None = None,
+    ):
+        models = _networks(models)
+        images = tensor("images", images[None] if getattr(images, "ndim", 0) == 3 else images, 4, "(B, C, H, W)")
+        B, C, H, W = images.shape
+        names = [f"image {n}" for n in range(B)] if names is None else [str(name) for name in names]
+        if not B or len(names) != B:
+            raise ValueError(f"names has {len(names)} for {B} images: give each image one, and at least one image")
+        pixels = b"".join(image_bytes(f"images[{n}]", image) for n, image in enumerate(images))
+        first = next(iter(models.values()))
+        L, T = first.config.depth, first.pool.num_prefix_tokens + first.patch_embed.num_patches
+        sizes = [L, first.config.num_heads, T]
+        if (weights := len(models) * B * math.prod(sizes) * T) > MAX_WEIGHTS:
+            raise ValueError(
+                f"the maps of {B} images hold {weights:,} weights, at most {MAX_WEIGHTS:,} can travel: "
+                "use fewer images, or a larger patch_size"
+            )
+        maps = b"".join(_record(model, images, normalize) for model in models.values())
+        super().__init__(
+            networks=list(models),
+            names=names,
+            sizes=sizes,
+            grid=list(first.patch_embed.grid_size),
+            prefix=first.pool.num_prefix_tokens,
+            shape=[C, H, W],
+            pixels=pixels,
+            maps=maps,
+            token=first.pool.num_prefix_tokens,
+        )
+
+    def weights(self) -> Tensor:
+        """Return the maps of the image that is shown, as the figure has them: (networks, L, h, T, T)."""
+        stored = torch.from_numpy(np.frombuffer(self.maps, dtype="<u2").astype(np.float32))
+        stored = stored.reshape(len(self.networks), len(self.names), *self.sizes, -1)[:, self.image]
+        return stored / stored.sum(dim=-1, keepdim=True)
+
+    def row(self) -> Tensor:
+        """Return the rows that are shown, one a network: (networks, T)."""
+        weights = self.weights()  # (networks, L, h, T, T)
+        if self.show == "rollout":
+            return rollout(list(weights.transpose(0, 1)[: self.layer + 1]))[:, self.token]
+        layer = weights[:, self.layer]  # (networks, h, T, T)
+        return (layer.mean(dim=1) if self.show == "mean" else layer[:, self.head])[:, self.token]
+
+    def still(self) -> matplotlib.figure.Figure:
+        rows, cols = self.grid
+        C, H, W = self.shape
+        flat = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8)
+        image = flat.reshape(-1, C, H, W)[self.image]
+        weights, n = self.weights()[:, self.layer, :, self.token], self.token - self.prefix  # (networks, h, T)
+        shown = min(self.sizes[1], 6)
+        columns = 1 + shown
+        figure, axes = plt.subplots(
+            len(self.networks), columns, figsize=(1.5 * columns, 1.7 * len(self.networks)), squeeze=False
+        )
+        for head in range(shown):
+            axes[0, 1 + head].set_title(f"layer {self.layer}, head {head}", fontsize=9)
+        for line, heads, name in zip(axes, weights, self.networks, strict=True):
+            plots.draw_image(line[0], image)
+            if n >= 0:
+                corner = (n % cols * W / cols - 0.5, n // cols * H / rows - 0.5)
+                line[0].add_patch(
+                    plt.Rectangle(corner, W / cols, H / rows, fill=False, linewidth=3, edgecolor=plots.COLORS[1])
+                )
+            line[0].set_ylabel(name if len(axes) > 1 else f"token {self.token}")
+            for head, axis in enumerate(line[1:]):
+                grid = heads[head, self.prefix :].reshape(rows, cols)
+                axis.imshow(grid, cmap="Blues", vmin=0, vmax=min(6 / self.sizes[2], 1))
+            for axis in line:
+                axis.set(xticks=[], yticks=[])
+        return figure
+
+    @traitlets.validate("image", "token", "layer", "head")
+    def _check_number(self, proposal: dict) -> int:
+        name, value = proposal["trait"].name, proposal["value"]
+        L, heads, T = self.sizes
+        count = {"image": len(self.names), "token": T, "layer": L, "head": heads}[name]
+        if not 0 <= value < count:
+            raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use {count - 1}, for example")
+        return value
+
+    @traitlets.validate("show")
+    def _check_show(self, proposal: dict) -> str:
+        return choice("show", proposal["value"], SHOWS)
+
+
+def _networks(models: ViT | Mapping[str, ViT]) -> dict[str, ViT]:
+    """Return the networks under their names if they can be shown side by side."""
+    models = {"network": models} if not isinstance(models, Mapping) else {str(k): m for k, m in models.items()}
+    for name, model in models.items():
+        if not isinstance(model, ViT):
+            raise TypeError(
+                f"models must hold vitnb.ViTs, got {type(model).__name__} as {name!r}: use from_timm(model)"
+            )
+    if not 1 <= len(models) <= 2:
+        raise ValueError(f"models must be one or two, got {len(models)}: use {{'trained': model, 'random': start}}")
+    kinds = [
+        (m.config.depth, m.config.num_heads, m.pool.num_prefix_tokens, m.patch_embed.grid_size) for m in models.values()
+    ]
+    if kinds[0] != kinds[-1]:
+        raise ValueError(
+            f"models must share (depth, num_heads, prefix tokens, grid), got {kinds[0]} and {kinds[1]}: use one config"
+        )
+    return models
+
+
+@torch.no_grad()
+def _record(model: ViT, images: Tensor, normalize: Callable[[Tensor], Tensor] | None) -> bytes:
+    """Run a network on images and return its maps (B, L, h, T, T) as two bytes each: 65535 tops each row."""
+    pixels = images if images.is_floating_point() else images.float() / 255
+    device, training = next(model.parameters()).device, model.training
+    model.eval()
+    try:
+        with record_attention(model) as maps:
+            model((normalize or torch.Tensor.float)(pixels).to(device))
+    finally:
+        model.train(training)
+    weights = torch.stack([layer.float().cpu() for layer in maps], dim=1)  # (B, L, h, T, T)
+    if not weights.isfinite().all():
+        raise ValueError("the attention of models is not finite: use weights that hold no NaN or infinity")
+    return (65535 * weights / weights.amax(dim=-1, keepdim=True)).round().numpy().astype("<u2").tobytes()

@@ -1,0 +1,160 @@
+// The six property tests of vitbook.faults, run in the page on a net of train.js: what shapes and curves do not show.
+// Each is true for a net that passes.
+import { Net, asTorch, normal, randoms } from "./net.js";
+import { layerNorm, network, patchify, throughBlock } from "./vit.js";
+
+const B = 3;
+
+function noise(n, name, std = 1) {
+  const random = randoms(0, name);
+  return Float32Array.from({ length: n }, () => std * normal(random));
+}
+
+/** A copy whose every weight is random: gains of 1, biases of 0 and silent layers hide mistakes. */
+function perturbed({ config, faults }) {
+  const net = new Net(config, { faults });
+  for (const [name, { rows, width }] of Object.entries(net.weights))
+    net.fill(name, noise(rows * width, name, 0.4));
+  return net;
+}
+
+const imagesFor = ({ sizes }) => noise(B * sizes.side ** 2, "images");
+
+/** Equal to four digits, as torch.allclose says it. */
+const close = (a, b) =>
+  a.length === b.length && a.every((x, i) => Math.abs(x - b[i]) <= 1e-4 + 1e-4 * Math.abs(b[i]));
+
+/** The network of LiveViT with the same weights: written apart from this one, and compared with torch. */
+function independent(net) {
+  const { config, layout, numbers } = asTorch(net);
+  return network(config, layout, numbers);
+}
+
+/** Every block and every norm does what the independent network's does with the same weights, for faint tokens too. */
+function reference(original) {
+  const net = perturbed(original);
+  const other = independent(net);
+  const s = { ...net.sizes, B, T: 7 };
+  const tokens = noise(B * s.T * s.D, "tokens");
+  return blocksAgree(net, other, tokens, s) && normsAgree(net, other, tokens, s);
+}
+
+function blocksAgree(net, other, tokens, s) {
+  return Array.from({ length: s.L }).every((_, b) => {
+    net.tape.reset();
+    const y = net.tape.read(net.block(net.tape.constant(tokens, B * s.T), b, s));
+    const length = s.T * s.D;
+    return Array.from({ length: B }).every((__, i) => {
+      const [mine, its] = [y, tokens].map((x) => x.subarray(i * length, (i + 1) * length));
+      return close(mine, throughBlock(other, b, its, s.T).y);
+    });
+  });
+}
+
+/** On tokens of a variance like eps, which otherwise hardly counts. */
+function normsAgree(net, { eps, weights }, tokens, s) {
+  const faint = tokens.map((x) => Math.sqrt(eps) * x);
+  const its = (name) => (x) => net.norm(x, name, s);
+  const norms = { norm: (x) => net.parts.last(x, its("norm")) };
+  for (let b = 0; b < s.L; b++)
+    for (const name of [`blocks.${b}.norm1`, `blocks.${b}.norm2`]) norms[name] = its(name);
+  return Object.entries(norms).every(([name, norm]) => {
+    net.tape.reset();
+    const y = net.tape.read(norm(net.tape.constant(faint, B * s.T)));
+    const [gain, shift] = [weights[`${name}.weight`], weights[`${name}.bias`]];
+    return close(y, layerNorm(faint, B * s.T, s.D, gain, shift, eps));
+  });
+}
+
+/** It has as many weights as a ViT of its config, and a loss gives every one of them a gradient. */
+function count(original) {
+  return counted(original) && gradients(perturbed(original)).every((g) => g.some(Boolean));
+}
+
+/** Those of all weights that learn. */
+function gradients(net) {
+  const { tape, weights, sizes } = net;
+  tape.reset(true);
+  const labels = Array.from({ length: B }, (_, b) => b % sizes.K);
+  tape.crossEntropy(net.forward(imagesFor(net), B), labels);
+  tape.backward();
+  return Object.values(weights)
+    .filter(({ learns }) => learns)
+    .map((weight) => tape.read(weight, "grad"));
+}
+
+function counted({ weights, sizes: { patch, D, T, L, K, inner, learned } }) {
+  const layer = (from, to) => (from + 1) * to;
+  const block = layer(D, 3 * D) + layer(D, D) + layer(D, inner) + layer(inner, D) + 4 * D;
+  const wanted = layer(patch * patch, D) + D + learned * T * D + L * block + 2 * D + layer(D, K);
+  const learning = Object.values(weights).filter(({ learns }) => learns);
+  return learning.reduce((sum, { rows, width }) => sum + rows * width, 0) === wanted;
+}
+
+/** Its tokens are those of patches cut row by row, each times one matrix. */
+function cut(original) {
+  const net = perturbed(original);
+  const other = independent(net);
+  const s = { ...net.sizes, B };
+  const images = imagesFor(net);
+  net.tape.reset();
+  const tokens = net.tape.read(net.patches(images, s));
+  const [area, length] = [s.side ** 2, s.N * s.D];
+  return Array.from({ length: B }).every((_, i) => {
+    const patches = patchify(other, images.subarray(i * area, (i + 1) * area));
+    const { "patch_embed.proj.weight": weight, "patch_embed.proj.bias": bias } = other.weights;
+    const wanted = other.linear(patches, s.N, weight, bias, s.patch ** 2, s.D);
+    return close(tokens.subarray(i * length, (i + 1) * length), wanted);
+  });
+}
+
+/** Before any block has run, what is read at the end is the same for all images, and at each call. */
+function cls(original) {
+  const net = perturbed(original);
+  const { tape, parts, weights } = net;
+  const s = { ...net.sizes, B };
+  const images = imagesFor(net);
+  const [first, again] = [0, 1].map(() => {
+    tape.reset();
+    const x = parts.prepend(tape, weights["pool.token"], net.patches(images, s), s);
+    return tape.read(parts.read(tape, x, s, weights["pool.token"]));
+  });
+  const alike = Float32Array.from(first, (_, i) => first[i % s.D]);
+  return close(first, alike) && close(first, again);
+}
+
+/** Patches in another order give other logits, unless the config has no positions. */
+function order(original) {
+  const net = perturbed(original);
+  const { side, patch, learned } = net.sizes;
+  if (!learned) return true;
+  const images = imagesFor(net);
+  const from = (x) => (x + side - patch) % side; // one patch down, one to the right
+  const rolled = images.map((_, i) => {
+    const [image, y, x] = [Math.floor(i / side ** 2), Math.floor(i / side) % side, i % side];
+    return images[(image * side + from(y)) * side + from(x)];
+  });
+  return !close(net.logits(images), net.logits(rolled));
+}
+
+/** Each row holds scores of one image, the same in any batch: neither they nor their exponentials sum to 1. */
+function scores(original) {
+  const net = perturbed(original);
+  const { K, side } = net.sizes;
+  const images = imagesFor(net);
+  const logits = net.logits(images);
+  const row = (x, i, n) => x.subarray(i * n, (i + 1) * n);
+  const rows = [...Array(B).keys()];
+  const alone = rows.flatMap((b) => [...net.logits(row(images, b, side ** 2))]);
+  const sums = (f) => rows.map((b) => row(logits, b, K).reduce((sum, z) => sum + f(z), 0));
+  const [plain, raised] = [sums((z) => z), sums(Math.exp)];
+  const ones = rows.map(() => 1);
+  return close(logits, alone) && !close(plain, ones) && !close(raised, ones);
+}
+
+const TESTS = { reference, count, cut, cls, order, scores };
+
+/** The verdicts on a net: {reference: true, count: true, ...}. */
+export function lights(net) {
+  return Object.fromEntries(Object.entries(TESTS).map(([name, test]) => [name, test(net)]));
+}
