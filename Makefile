@@ -5,6 +5,8 @@ OLDEST ?= python3.11
 COLAB_PYTHON ?= python3.13
 BIN := .venv/bin
 NAME ?=
+# The tests of the two packages that need neither the book nor its tools: with other versions, on other systems.
+PACKAGE := tests/model tests/course --ignore=tests/course/book --ignore=tests/course/test_checks_jax.py
 JS := $(wildcard vitbook/figures/*.js vitbook/figures/*/*.js book/assets/*.js tests/pages/*.mjs)
 # A cell takes a minute at most, ten on a machine that has much else to do.
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=900
@@ -73,7 +75,7 @@ oldest newest:
 	@.cache/$@/bin/python tools/versions.py $@ > .cache/$@/requirements.txt
 	@.cache/$@/bin/python -m pip install -q --disable-pip-version-check -r .cache/$@/requirements.txt
 	@.cache/$@/bin/python -m pip list --disable-pip-version-check | grep -E '^(numpy|torch|torchvision|matplotlib|timm) '
-	@OMP_NUM_THREADS=1 PYTHONPATH=. .cache/$@/bin/python -m pytest @tests/package.txt -n 3 --dist loadfile
+	@OMP_NUM_THREADS=1 PYTHONPATH=. .cache/$@/bin/python -m pytest $(PACKAGE) -n 3 --dist loadfile
 
 # Asks the sites that the pages link to, one page a second at each: make test needs no network.
 links: book

@@ -79,8 +79,9 @@ def source() -> dict[str, Any]:
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != ROOT.resolve():  # a copy inside another repository
             return {"commit": None, "changed_since": None}
-        code = "--porcelain", "--no-renames", "--untracked-files=all", "--", "vitnb/*.py", "experiments/*.py"
-        changed = git("status", *code).splitlines()
+        code = "vitnb/*.py", "vitbook/*.py", "experiments/*.py"
+        status = git("status", "--porcelain", "--no-renames", "--untracked-files=all", "--", *code)
+        changed = status.splitlines()
         return {"commit": git("rev-parse", "HEAD"), "changed_since": [line[3:] for line in changed]}
     except (OSError, subprocess.CalledProcessError):
         return {"commit": None, "changed_since": None}

@@ -316,7 +316,8 @@ def whole_runs(runs: list[dict]) -> dict:
 def store_code(name: str) -> None:
     """Write the code that made a result beside it: every file of the book's that this process has loaded."""
     loaded = {Path(module.__file__) for module in [*sys.modules.values()] if getattr(module, "__file__", None)}
-    own = sorted(path for path in loaded if path.is_relative_to(ROOT / "vitnb") or path.parent == ROOT / "experiments")
+    folders = [ROOT / name for name in ("vitnb", "vitbook", "experiments")]
+    own = sorted(path for path in loaded if any(path.is_relative_to(folder) for folder in folders))
     with replacing(RESULTS / f"{name}.zip") as part, ZipFile(part, "w", ZIP_DEFLATED) as archive:
         for path in own:
             archive.write(path, path.relative_to(ROOT))

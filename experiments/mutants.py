@@ -63,11 +63,11 @@ def run() -> dict:
     """Train all; every fault's runs are kept when they are finished, and a second start goes on."""
     torch.set_num_threads(1)
     results: dict[str, dict[str, list[float]]] = {}
-    for plan, (source, changes, faults) in PLANS.items():
+    for plan, (source, changes, chosen) in PLANS.items():
         data, config, results[plan] = dataset(source), replace(CONFIGS[source], **changes), {}
         file = checkpoint(f"mutants-{plan.replace(', ', '-').replace(' ', '-')}")
         kept = torch.load(file, weights_only=True) if file.exists() else {}
-        for name in ("right", *faults):
+        for name in ("right", *chosen):
             if name not in kept:
                 with plain_products():
                     kept[name] = [one(data, name, config, replace(RECIPES[source], seed=seed)) for seed in SEEDS]

@@ -10,8 +10,9 @@ from jupyter_book.config import get_final_config
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-ROOT = Path(__file__).resolve().parents[1]
 from pages import edition
+
+ROOT = Path(__file__).resolve().parents[1]
 
 BUILT = ROOT / "_build" / "epub"
 NAME = "understanding-vision-transformers"

@@ -27,11 +27,10 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
+from pages import origin
 from vitnb._files import replacing
 
 ROOT = Path(__file__).resolve().parents[1]
-from pages import origin
-
 # --no-deps: Colab has all else that vitnb needs, and its own torch and ipywidgets must stay. Not %pip, which
 # asks for a restart that is not needed, and not !pip, at which Pygments warns.
 ANYWIDGET = re.search(r"^anywidget==[\d.]+", (ROOT / "requirements.txt").read_text(), re.MULTILINE)[0]

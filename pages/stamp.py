@@ -20,9 +20,9 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
 from pages import origin
 
+ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(!?)(\[[^\]]*\])\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 README = """\
 # The notebooks, ready for Colab

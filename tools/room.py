@@ -398,7 +398,7 @@ def build_wheel(pool: Path) -> Path:
     with tempfile.TemporaryDirectory() as place:
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(str(ROOT / name), place)
-        for name in ("vitnb", "book/results"):
+        for name in ("vitnb", "vitbook", "book/results"):
             shutil.copytree(str(ROOT / name), str(Path(place) / name), ignore=shutil.ignore_patterns("__pycache__"))
         program = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
         command = [sys.executable, "-c", program, str(pool)]

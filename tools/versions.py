@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# What the tests in tests/package.txt need besides, in the versions of requirements.txt.
+# What the tests of the two packages (PACKAGE in the Makefile) need besides, in the versions of requirements.txt.
 TOOLS = ("setuptools", "nbformat", "PyYAML", "pytest", "pytest-xdist", "pytest-playwright", "playwright")
 TOOLS += ("hypothesis", "timm")
 

@@ -1,4 +1,4 @@
-"""vitbook.exercises: right answers pass however they are written, wrong ones are named, and no answer breaks a notebook.
+"""vitbook.exercises: right answers pass however written, wrong ones are named, and no answer breaks a notebook.
 
 The table of all answers with their verdicts: pytest tests/course/test_checks.py -k table -s
 """
@@ -18,7 +18,7 @@ import torch
 
 from tests.course.answers import RIGHT, WRONG, verdict
 from vitbook import check, faults
-from vitbook.exercises import chapter_12, chapter_jax, engine
+from vitbook.exercises import chapter_12, chapter_jax, engine, forms
 from vitbook.faults import cut
 from vitnb import ViT, ViTConfig, patchify
 
@@ -331,7 +331,7 @@ def test_a_patched_comparison_passes_no_later_answer(monkeypatch):
 def test_counting_the_calls_passes_no_bug_hunt(monkeypatch):
     monkeypatch.setattr(engine, "EXERCISES", {})
     wrong, said = {f"is {i}": i for i in range(1, 12)}, []
-    kinds.judge("0.1", "is_zero(i)", "", "", right={"zero": 0}, wrong=wrong, accepted="{right} and {wrong}.")
+    forms.judge("0.1", "is_zero(i)", "", "", right={"zero": 0}, wrong=wrong, accepted="{right} and {wrong}.")
     passed = 0
     for _ in range(20):
         calls = iter(range(12))

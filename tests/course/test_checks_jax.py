@@ -252,6 +252,8 @@ def test_the_engine_compares_arrays_and_dictionaries():
 
 
 def test_jax_is_not_imported_with_vitnb():
-    code = "import vitnb, vitbook.exercises, experiments.jax_step, sys; print({'jax', 'flax', 'optax'} & set(sys.modules))"
+    code = (
+        "import vitnb, vitbook.exercises, experiments.jax_step, sys; print({'jax', 'flax', 'optax'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr

@@ -99,12 +99,12 @@ HOSTILE = {
     "takes all memory": ((answering("x = [torch.empty(1 << 28) for _ in range(1000)]"), CHECK), False, "memory"),
     "returns too much": ((answering("return torch.zeros(1 << 26)"), CHECK), False, "64 MB"),
     "replaces the check": (
-        ("from vitnb import checks\nchecks.check = lambda *a: True\ntorch.allclose = lambda *a, **k: True",
+        ("from vitbook import exercises\nexercises.check = lambda *a: True\ntorch.allclose = lambda *a, **k: True",
          UNDIVIDED, CHECK), False, "not divided",
     ),
     "reads the tests": ((answering("import vitbook.exercises.engine"), CHECK), False, "ModuleNotFoundError"),
     "opens the tests": (
-        (answering("import vitnb; open(vitnb.__path__[0] + '/checks/chapter_03.py').read()"), CHECK), False, "NotFound",
+        (answering("import vitbook; open(vitbook.__path__[0] + '/exercises/chapter_03.py').read()"), CHECK), False, "NotFound",
     ),
     "a datagram": (
         (answering("import socket; socket.socket(2, 2).sendto(b'x', ('192.0.2.1', 9))"), CHECK), False, "Error",
@@ -398,7 +398,7 @@ def test_a_container_gives_the_same_verdicts_and_is_removed(engine_log, tmp_path
     assert not said_of("container", tmp_path, UNDIVIDED, CHECK).right
     lost = said_of("container", tmp_path, answering("os._exit(0)"), CHECK)
     assert not lost.right and "ended the program" in lost.sentence
-    spy = answering("raise ValueError(os.listdir(os.path.dirname(__import__('vitnb').__file__) + '/checks'))")
+    spy = answering("raise ValueError(os.listdir(os.path.dirname(__import__('vitbook').__file__) + '/exercises'))")
     assert "ValueError" in (said := said_of("container", tmp_path, spy, CHECK).sentence) and "[]" in said
     asked = [json.loads(line) for line in engine_log.read_text().splitlines()]
     started = [one[one.index("--name") + 1] for one in asked if one[0] == "run"]
@@ -459,7 +459,7 @@ TESTS = {"0.3": "my_test(model)", "5.4": "is_pre_norm(wire)", "7.4": "is_cls(Poo
 
 def test_all_is_read_but_what_is_hidden(tmp_path):
     """In a virtual environment lib64 is a link to lib, and the package may lie in it."""
-    checks = tmp_path / "venv" / "lib" / "vitnb" / "checks"
+    checks = tmp_path / "venv" / "lib" / "vitbook" / "exercises"
     checks.mkdir(parents=True)
     for name in ("vitnb/vit.py", "torch.py"):
         (tmp_path / "venv" / "lib" / name).touch()
@@ -477,9 +477,11 @@ def test_what_is_handed_to_a_test_has_no_name_that_tells(number, way, tmp_path):
     answer = f"def {name}({given}):\n    raise ValueError(' '.join(sorted(set(names({given})))))"
     said = said_of(way, tmp_path, TELLING, answer, number=number, seconds=SECONDS).sentence
     assert "ValueError" in said
-    found = re.findall(r"vitnb[\w./]*", said.partition("ValueError")[2].partition("It was called")[0].split("`")[-1])
+    found = re.findall(
+        r"vit(?:nb|book)[\w./]*", said.partition("ValueError")[2].partition("It was called")[0].split("`")[-1]
+    )
     public = {"vitnb/vit.py", "vitnb/blocks.py"}  # what the package's own layers do lies open
-    assert [one for one in found if "clinic" in one or "checks" in one or one.startswith("vitnb.")] == [], (
+    assert [one for one in found if "vitbook" in one or one.startswith("vitnb.")] == [], (
         said,
         public,
     )

@@ -10,7 +10,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LIST = HERE / "messages.txt"
-SOURCES = sorted(path for folder in ("checks", "clinic") for path in (HERE.parent / "vitnb" / folder).glob("*.py"))
+VITBOOK = HERE.parents[1] / "vitbook"
+SOURCES = sorted(path for folder in ("exercises", "faults") for path in (VITBOOK / folder).glob("*.py"))
 
 
 def phrases() -> set[str]:

@@ -94,7 +94,7 @@ def test_a_second_start_goes_on(monkeypatch, tmp_path):
 def test_the_result_holds_what_was_planned():
     found = result("mutants")["result"]["results"]
     assert {plan: list(runs) for plan, runs in found.items()} == {
-        plan: ["right", *faults] for plan, (_, _, faults) in mutants.PLANS.items()
+        plan: ["right", *names] for plan, (_, _, names) in mutants.PLANS.items()
     }
     for runs in found.values():
         assert all(

@@ -118,9 +118,9 @@ seen = [one for one in seen if not one[0].startswith("/dev/shm/")]
 
 def test_only_bounded_folders_can_be_written(shut, tmp_path):
     attack = """
-import vitnb
-for name in ("/dev", os.path.dirname(vitnb.__file__) + "/checks", os.path.dirname(vitnb.__file__), "/", "/root", "/run",
-             "/proc/self/root", "/proc/self/cwd/../..", "/dev/mqueue", "/var/tmp", os.path.dirname(sys.executable)):
+import vitbook, vitnb
+for name in ("/dev", os.path.dirname(vitbook.__file__) + "/exercises", os.path.dirname(vitnb.__file__),
+             os.path.dirname(vitbook.__file__), "/", "/root", "/run", "/proc/self/root", "/proc/self/cwd/../..", "/dev/mqueue", "/var/tmp", os.path.dirname(sys.executable)):
     tries(name, lambda: open(name + "/mine", "w").write("x"))
 def fill(folder):
     made = 0
@@ -283,7 +283,9 @@ def test_within_bubblewrap_the_filter_stands_without_landlock(tmp_path):
     said += "print(ctypes.CDLL(None).syscall(number, 16, os.getppid(), 0, 0), open('/dev/null', 'a').close())"
     code = "import _landlock, os, sys; _landlock.version = lambda: 0; os.chmod = lambda *a: 0\n"
     code += f"_landlock.main('within', '-1', {str(tmp_path)!r}, '/', '', '-c', {said!r})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "vitbook" / "grading", capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "vitbook" / "grading", capture_output=True, text=True
+    )
     assert done.stdout.startswith("-1 "), done.stderr
 
 
@@ -631,7 +633,7 @@ def test_a_check_that_does_not_end_is_ended(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(student.checks, "check", busy)
+    monkeypatch.setattr(student.exercises, "check", busy)
     monkeypatch.setattr(student, "GRACE", 0.5)
     start = time.monotonic()
     with pytest.raises(student.Stopped, match="took too long"):

@@ -60,6 +60,7 @@ def test_two_writers_do_not_meet(tmp_path):
 
 
 def test_no_other_code_replaces_files_by_hand():
-    for path in (path for folder in ("vitnb", "experiments", "tools") for path in (ROOT / folder).rglob("*.py")):
+    folders = (ROOT / folder for folder in ("vitnb", "vitbook", "experiments", "pages", "tools"))
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
         by_hand = path.name != "_files.py" and re.search(r"os\.re(place|name)\(|\bpart\.replace\(", path.read_text())
         assert not by_hand, f"{path}: use vitnb._files.replacing"

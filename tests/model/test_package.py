@@ -1,10 +1,8 @@
 """`import vitnb` by itself: every module is at hand, and none that is slow is loaded before it is used."""
 
 import re
-import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -30,7 +28,7 @@ print(*modules)
 def test_every_module_works_after_import_vitnb_alone():
     result = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert {"checks", "data", "figures", "inspection", "plots", "training", "weights"} <= set(result.stdout.split())
+    assert {"data", "inspection", "plots", "training", "weights"} <= set(result.stdout.split())
 
 
 def test_what_draws_a_training_does_not_need_the_loop():
@@ -41,23 +39,6 @@ def test_what_draws_a_training_does_not_need_the_loop():
         (ROOT / "vitnb" / f"{name}.py").read_text() for name in ("progress", "_checkpoint", "recipe", "data")
     )
     assert "vitnb.training" not in text and "TYPE_CHECKING" not in text
-
-
-def test_the_wheel_holds_every_file_of_the_figures(tmp_path):
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path)
-    ignore = shutil.ignore_patterns("__pycache__")
-    for folder in ("vitnb", "book/results"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
-    build = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
-    result = subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    (wheel,) = tmp_path.glob("*.whl")
-    packed = set(zipfile.ZipFile(wheel).namelist())
-    figures = (path for kind in ("js", "css", "gz") for path in (ROOT / "vitbook" / "figures").rglob(f"*.{kind}"))
-    needed = {path.relative_to(ROOT).as_posix() for path in figures}
-    assert "vitbook/figures/kit/kit.css" in needed
-    assert needed <= packed, f"not in the wheel: {sorted(needed - packed)}"
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -72,6 +53,7 @@ def test_every_public_name_stands_once_and_is_there():
 
 
 def test_a_flag_is_read_in_one_way_only():
-    for path in (path for folder in ("vitnb", "experiments", "tools") for path in (ROOT / folder).rglob("*.py")):
+    folders = (ROOT / folder for folder in ("vitnb", "vitbook", "experiments", "pages", "tools"))
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
         read = re.search(r"environ(?:\.get\(|\[)[\"']VITNB_(?:FAST|OFFLINE)", path.read_text())
         assert not read, f"{path}: use vitnb._validate.switched_on, for which 0 means no"

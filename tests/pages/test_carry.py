@@ -147,11 +147,12 @@ def small(tmp_path_factory) -> tuple[Path, Path]:
     nbformat.write(notebook, folder / "book" / "03-attention.ipynb")
     (folder / "book" / "words.md").write_text(SECOND)
     (folder / "book" / "index.md").write_text(THIRD)
-    program = "import sys, make_epub; from pathlib import Path; make_epub.build(*map(Path, sys.argv[1:]))"
+    program = (
+        "import sys; from pages import make_epub; from pathlib import Path; make_epub.build(*map(Path, sys.argv[1:]))"
+    )
     out = folder / "_build" / "epub"
-    paths = os.pathsep.join(map(str, (ROOT, ROOT / "tools", ROOT / "pages")))
     command = [sys.executable, "-c", program, folder, out]
-    made = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
+    made = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     return folder, out
 
@@ -301,10 +302,8 @@ def test_the_edition_knows_its_commit_and_where_it_does_not(tmp_path):
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     assert this.commit == head and re.fullmatch(r"\d{4}-\d\d-\d\d", this.date) and head[:10] in this.built
     shutil.copy(ROOT / "CITATION.cff", tmp_path)
-    code = (
-        "import edition, pathlib; this = edition.read(pathlib.Path('.')); print([this.commit, this.date, this.built])"
-    )
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "pages")}
+    code = "import pathlib; from pages import edition; this = edition.read(pathlib.Path('.')); print([this.commit, this.date, this.built])"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert run.stdout.strip() == "['', '', '']", run.stderr
 

@@ -356,8 +356,8 @@ def strangers(tmp_path_factory):
         },
         cells=[nbformat.v4.new_markdown_cell("# One"), shown("clicker", "clicker"), shown("broken"), shown("box")],
     )
-    for part in ("ext", "assets"):
-        shutil.copytree(ROOT / "book" / part, folder / "book" / part)
+    for part in ("pages", "book/assets"):
+        shutil.copytree(ROOT / part, folder / part)
     shutil.copy(ROOT / "_config.yml", folder)
     (folder / "_toc.yml").write_text("format: jb-book\nroot: book/one\n")
     (folder / "book" / "references.bib").touch()

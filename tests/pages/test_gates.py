@@ -1,6 +1,6 @@
 """Each fault that the house promises to stop, planted once: the gate must stop it, for that reason.
 
-From this the table in book/security.md is made: PYTHONPATH=.:tools:pages python tests/pages/test_gates.py
+From this the table in book/security.md is made: python -m tests.pages.test_gates
 """
 
 import base64
@@ -221,7 +221,7 @@ def table():
 
 def test_the_page_shows_these_gates():
     stored = PAGE.read_text(encoding="utf-8").split(START)[1].split(END)[0]
-    assert stored == table(), "run: PYTHONPATH=.:tools:pages python tests/pages/test_gates.py"
+    assert stored == table(), "run: python -m tests.pages.test_gates"
     assert len({fault for fault, _ in GATES.values()}) == len(GATES) >= 15
 
 

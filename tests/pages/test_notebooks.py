@@ -203,7 +203,7 @@ def test_a_kernel_that_dies_at_its_start_is_started_again(tmp_path, deaths):
         "    os._exit(1)\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax", "--nbval-current-env"]
-    paths = os.pathsep.join([str(tmp_path), str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")])
     surroundings = os.environ | {"PYTHONPATH": paths}
     result = subprocess.run([*command, "one.ipynb"], cwd=tmp_path, env=surroundings, capture_output=True, text=True)
     assert len((tmp_path / "died").read_text()) == deaths

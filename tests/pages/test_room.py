@@ -418,11 +418,11 @@ DAMAGE = {
         ["PyTorch: ImportError: libgomp.so.1: not found"],
     ),
     "a check that refuses all": (
-        lambda at: (site(at) / "vitnb" / "checks.py").write_text("def check(number, answer): return False"),
+        lambda at: (site(at) / "vitbook" / "exercises.py").write_text("def check(number, answer): return False"),
         ["Check: exercise 1.1 refuses a right answer."],
     ),
     "a check that accepts all": (
-        lambda at: (site(at) / "vitnb" / "checks.py").write_text("def check(number, answer): return True"),
+        lambda at: (site(at) / "vitbook" / "exercises.py").write_text("def check(number, answer): return True"),
         ["Check: exercise 1.1 accepts a wrong answer."],
     ),
     "a Python that does not start": (

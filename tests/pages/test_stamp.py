@@ -30,7 +30,7 @@ def git(folder, *arguments):
 def fork(tmp_path_factory):
     """A clone of a fork, on its branch "lessons": the tool and the notebooks as they are here; its commit."""
     folder = tmp_path_factory.mktemp("fork")
-    for path in [*PATHS, "pages/stamp.py", "pages/origin.py"]:
+    for path in [*PATHS, "pages/__init__.py", "pages/stamp.py", "pages/origin.py"]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, folder / path)
     git(folder, "init", "-q", "-b", "lessons")
@@ -43,8 +43,8 @@ def fork(tmp_path_factory):
 def run_stamp(folder, *arguments, **variables):
     """Run the tool of a clone as its owner would, outside GitHub unless variables say otherwise."""
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "BOOK_"))}
-    command = [sys.executable, folder / "tools" / "stamp.py", *arguments]
-    return subprocess.run(command, env=outside | variables, capture_output=True, text=True)
+    command = [sys.executable, "-m", "pages.stamp", *arguments]
+    return subprocess.run(command, cwd=folder, env=outside | variables, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")

@@ -712,8 +712,8 @@ def _false_alarm(tests: list[Callable]) -> str:
     return ""
 
 
-def _two(faults: list[str]) -> str:
-    return "; ".join(f"a model that {faults.FAULTS[fault].symptom}" for fault in faults[:2])
+def _two(names: list[str]) -> str:
+    return "; ".join(f"a model that {faults.FAULTS[fault].symptom}" for fault in names[:2])
 
 
 def _breaks(tests: list[Callable], broken: dict[str, tuple[int, Raised]], patients: list[str]) -> str:

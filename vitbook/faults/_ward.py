@@ -344,7 +344,7 @@ def _parts(model: ViT) -> Iterator[tuple[nn.Module, str]]:
 
 def _sealed_class(kind: type[nn.Module], name: str) -> type[nn.Module]:
     """A new class at each call: two right models have unlike classes too, so that comparing them tells nothing."""
-    own = [vars(base) for base in kind.__mro__ if base.__module__.startswith("vitnb.")]
+    own = [vars(base) for base in kind.__mro__ if base.__module__.startswith(("vitnb.", "vitbook."))]
     public = {key for names in own for key, value in names.items() if inspect.isfunction(value) and key[0] != "_"}
     methods = {key: _through(key, getattr(kind, key), name) for key in public | {"forward", "__init__"}}
     shown = f"{name}({SHOWN.get(name, '')})"

@@ -96,7 +96,7 @@ def chosen(exercises: Sequence[str], course: Path | None) -> dict[str, float]:
 def load(course: Path) -> None:
     """Register the exercises of a teacher's file, and let them travel into the sandbox as objects, never as a file."""
     if not course.is_file():
-        raise FileNotFoundError(f"{course} is no file: Python with exercises in the form of vitbook.exercises is wanted")
+        raise FileNotFoundError(f"{course} is no file: Python with exercises, as in vitbook.exercises, is wanted")
     before = set(engine.EXERCISES)
     spec = importlib.util.spec_from_file_location("vitnb_course", course)
     module = sys.modules["vitnb_course"] = importlib.util.module_from_spec(spec)

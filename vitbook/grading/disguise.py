@@ -118,7 +118,7 @@ def _is_ours(thing: Any) -> bool:
 def _is_public(thing: Any) -> bool:
     """Whether the sandbox can import it from the package by its name."""
     module = str(getattr(thing, "__module__", ""))
-    return module.startswith("vitnb.") and not module.startswith(OURS) and "<" not in thing.__qualname__
+    return module.startswith(("vitnb.", "vitbook.")) and not module.startswith(OURS) and "<" not in thing.__qualname__
 
 
 def _found(module: str, name: str) -> Any:

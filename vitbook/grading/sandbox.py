@@ -26,7 +26,9 @@ from pathlib import Path
 from vitbook.grading import _landlock
 from vitnb._archives import cache_dir
 
-PACKAGE = Path(__file__).resolve().parents[1]  # vitnb
+PACKAGE = Path(__file__).resolve().parents[1]  # vitbook
+PACKAGES = (PACKAGE.parent / "vitnb", PACKAGE)
+SECRET = PACKAGE / "exercises"
 HERE = Path(__file__).resolve().parent
 ADDRESSES = 6 << 30  # bytes of address space of each process: torch alone takes more than 1 GiB of it
 MEMORY = 4 << 30  # bytes in use by all processes of one notebook together
@@ -115,13 +117,13 @@ def bubblewrap(job: Job, home: Path) -> list[str]:
     command += ["--proc", "/proc", "--dev", "/dev"]
     for name in ("/dev/shm", "/tmp"):
         command += ["--size", str(LARGEST), "--tmpfs", name]
-    for path in [*readable(), PACKAGE, *results(), *data(), *job.reads]:
+    for path in [*readable(), *PACKAGES, *results(), *data(), *job.reads]:
         for parent in reversed(path.parents):  # bubblewrap makes those that are missing, for root alone
             command += ["--dir", str(parent)]
         command += ["--ro-bind", str(path), str(path)]
     shut = ["/", "/proc", "/dev"]
     if not job.checks:
-        shut.append(str(PACKAGE / "checks"))
+        shut.append(str(SECRET))
         command += ["--size", "4096", "--tmpfs", shut[-1]]
     for name in shut:
         command += ["--remount-ro", name]
@@ -129,17 +131,18 @@ def bubblewrap(job: Job, home: Path) -> list[str]:
 
 
 def landlock(job: Job, home: Path) -> list[str]:
-    packages = home / "lib"  # two links: the folder in which vitnb lies may hold more, and is not to be listed
+    packages = home / "lib"  # three links: the folder in which vitnb lies may hold more, and is not to be listed
     packages.mkdir()
-    (packages / "vitnb").symlink_to(PACKAGE)
+    for package in PACKAGES:
+        (packages / package.name).symlink_to(package)
     (packages / "book").symlink_to(PACKAGE.parent / "book")
     reads: list[Path] = [*results(), *data(), *job.reads]
     reads += map(Path, ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/urandom", "/dev/zero"))
     reads += map(Path, ("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"))
-    listed = [PACKAGE]
-    for folder in [*readable(), PACKAGE]:
+    listed = [*PACKAGES]
+    for folder in [*readable(), *PACKAGES]:
         # Installed with pip, vitnb lies in a folder that is read as a whole: all but the checks is named then.
-        inner, outer = ([folder], []) if job.checks else without(folder, PACKAGE / "checks")
+        inner, outer = ([folder], []) if job.checks else without(folder, SECRET)
         reads, listed = reads + inner, listed + outer
     return inside("alone", home, reads, listed, job)
 
@@ -169,7 +172,8 @@ def container(job: Job, home: Path) -> list[str]:
         command += ["--ulimit", f"{what}={most}:{most}"]
     for name, value in {**ENVIRONMENT, "HOME": "/tmp", "PYTHONPATH": inside, **given()}.items():
         command += ["--env", f"{name}={value}"]
-    command += ["-v", f"{PACKAGE}:{inside}/vitnb:ro"]
+    for package in PACKAGES:
+        command += ["-v", f"{package}:{inside}/{package.name}:ro"]
     if not job.checks:
         command += ["--tmpfs", f"{inside}/vitbook/exercises:size=4k"]
     for path in results():
@@ -481,7 +485,7 @@ def works(way: str) -> str:
             other = listening.enter_context(socket.socket(socket.AF_UNIX))
             other.bind(address), other.listen()
         python = ".".join(map(str, sys.version_info[:2]))
-        checks = str(PACKAGE / "checks" / "engine.py")
+        checks = str(SECRET / "engine.py")
         given = [str(secret), str(server.getsockname()[1]), checks, str(os.getpid()), python]
         try:
             quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

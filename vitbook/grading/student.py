@@ -26,6 +26,7 @@ from typing import Any
 import cloudpickle
 import torch
 
+from vitbook import exercises
 from vitbook.exercises import engine
 from vitbook.grading import disguise, sandbox, wire
 from vitbook.grading._child import CALL
@@ -43,7 +44,7 @@ RUNS = 6  # of one notebook, and one more an exercise: each goes on after the pl
 TRIES = 10  # answers of one exercise in one notebook that are judged, as check() is called again and again
 
 # Answers to these are modules, or change what they are given, or are read by their attributes: no data.
-# tests/course/test_grading.py holds this list against the published solutions. A teacher's file may name its own, as INSIDE.
+# tests/course/test_grading.py holds this list against the published solutions. A teacher's file may have its INSIDE.
 # What a submission returns never decides it: an answer could choose the place where a verdict can be forged.
 COURSE: set[str] = set()  # the exercises of a teacher's own file
 INSIDE = set("3.4 4.3 5.2 5.3 6.3 7.2 7.5 8.3 8.4 9.2 12.1 12.3 12.4 12.5 14.3 jax.2 jax.3".split())
@@ -318,8 +319,8 @@ def _files(name: str) -> list[str]:
     if name == disguise.GIVEN:
         ours = [module for key, module in list(sys.modules.items()) if key.startswith(disguise.OURS)]
         return [str(getattr(module, "__file__", "")) for module in ours]
-    _, package, inner = name.rpartition("/vitnb/")
-    return [str(Path(engine.__file__).parents[1] / inner)] if package else []
+    _, package, inner = re.fullmatch(r"(?:(.*)/(vitnb|vitbook)/)?(.*)", name, re.DOTALL).groups()
+    return [str(sandbox.PACKAGE.parent / package / inner)] if package else []
 
 
 def patience(numbers: Sequence[str], seconds: float) -> float:
@@ -452,5 +453,5 @@ def _inside(student: Student, number: str, until: float) -> Verdict:
 def _outside(student: Student, number: str, until: float) -> Verdict:
     said = io.StringIO()
     with contextlib.redirect_stdout(said), in_time(until + GRACE):
-        right = checks.check(number, proxy(student, number, until))
+        right = exercises.check(number, proxy(student, number, until))
     return Verdict(right, said.getvalue())

@@ -38,8 +38,8 @@ from vitnb.recipe import Recipe
 from vitnb.training import fit
 from vitnb.vit import ViT, ViTConfig
 
-PACKAGE = Path(faults.__file__).parents[1]
-SOURCES = [*PACKAGE.glob("*.py"), *PACKAGE.glob("clinic/*.py")]
+ROOT = Path(__file__).resolve().parents[3]
+SOURCES = [*ROOT.glob("vitnb/*.py"), *ROOT.glob("vitbook/faults/*.py"), *ROOT.glob("vitbook/*.py")]
 ELSEWHERE = {"_processes.py"}  # takes several processes: tests/model/test_torchrun.py
 
 FOLDER = Path(tempfile.mkdtemp(prefix="advice-"))
@@ -144,16 +144,16 @@ ROWS = [
     ("D.normalize(images)", "images", "pixels.expand(-1, 3, -1, -1)", "pixels"),
     ("small()(images)", "images", "pixels.numpy()"),
     ("recorded(model)", "model", "tv()", "weights.from_torchvision(model)"),
-    ("clinic.build(name, ViTConfig())", "name", "LOOSE", "CLS"),
-    ("clinic.build(CLS, config)", "config", "ViTConfig(global_pool='mean')"),
-    ("_fault.fault('', ViT)(wrong)", "wrong", "clinic.FAULTS[CLS].wrong", "renamed(wrong)"),
-    ("clinic.TESTS['cut'](small(img_size=16, stem=stem))", "stem", "'conv'"),
-    ("clinic.to_wrong('undivided', small(norm=norm))", "norm", "'post'"),
+    ("faults.build(name, ViTConfig())", "name", "LOOSE", "CLS"),
+    ("faults.build(CLS, config)", "config", "ViTConfig(global_pool='mean')"),
+    ("_fault.fault('', ViT)(wrong)", "wrong", "faults.FAULTS[CLS].wrong", "renamed(wrong)"),
+    ("faults.TESTS['cut'](small(img_size=16, stem=stem))", "stem", "'conv'"),
+    ("faults.to_wrong('undivided', small(norm=norm))", "norm", "'post'"),
     ("_ward.numbers_of(who)", "who", "[]", "[7, 12]"),
     ("_ward.numbers_of(who)", "who", "''", "'Ada'"),
     ("_ward.numbers_of(who)", "who", "[True]", "[7]"),
     ("_ward.numbers_of(who)", "who", "[10**6]", "'1000000'"),
-    ("clinic.sealed(thing)", "thing", "3"),
+    ("faults.sealed(thing)", "thing", "3"),
     ("data.load(name)", "name", "'mnist'", "'digits'"),
     ("data.load('digits', root)", "root", "3", "'data'"),
     ("data.result(name)", "name", "'none'", "'norms'"),
@@ -248,8 +248,8 @@ def where(trace: TracebackType | None) -> set[tuple[str, int]]:
     lines = set()
     while trace:
         path = Path(trace.tb_frame.f_code.co_filename)
-        if PACKAGE in path.parents:
-            lines.add((str(path.relative_to(PACKAGE)), trace.tb_lineno))
+        if path in SOURCES:
+            lines.add((str(path.relative_to(ROOT)), trace.tb_lineno))
         trace = trace.tb_next
     return lines
 

@@ -18,7 +18,7 @@ jnp = jax.numpy
 from experiments.jax_step import appendix, step_of_jax, step_of_torch  # noqa: E402  (after the skips)
 from vitbook import results  # noqa: E402
 from vitbook.textbook import textbook_vit  # noqa: E402
-from vitnb import MultiHeadAttention, ViT, ViTConfig, data
+from vitnb import MultiHeadAttention, ViT, ViTConfig, data  # noqa: E402
 
 BOOK = appendix()
 SIZES = {

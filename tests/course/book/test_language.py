@@ -79,14 +79,14 @@ def texts() -> Iterator[tuple[str, str, str]]:
         for cell in nbformat.read(path, 4).cells:
             if cell.cell_type == "markdown":
                 yield f"{path.relative_to(ROOT)}, cell {cell.id}", number(path.stem), NAME.sub(" ", cell.source)
-    pages = [ROOT / "README.md", *sorted((ROOT / "book").glob("*.md")), *sorted((ROOT / "classroom").rglob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "book").glob("*.md")), *sorted((ROOT / "book").glob("*/*.md"))]
     for path in pages:
         if path.name != "sources.md":  # titles of papers
             yield str(path.relative_to(ROOT)), number(path.stem), NAME.sub(" ", path.read_text())
-    for path in sorted((ROOT / "vitnb").rglob("*.py")):
+    for path in sorted([*(ROOT / "vitnb").rglob("*.py"), *(ROOT / "vitbook").rglob("*.py")]):
         tree, where = ast.parse(path.read_text()), str(path.relative_to(ROOT))
         chapter = number(path.stem) or ("later" if path.stem in LATER_FIGURES else "")
-        for text in strings(tree) if path.parent.name == "checks" else docstrings(tree):
+        for text in strings(tree) if path.parent.name == "exercises" else docstrings(tree):
             yield where, chapter, NAME.sub(" ", text)
     for path in sorted((ROOT / "vitbook" / "figures").rglob("*.js")):
         chapter = "later" if path.stem in LATER_FIGURES else ""

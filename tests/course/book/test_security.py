@@ -19,7 +19,9 @@ from vitnb.training import fit
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = [
-    path for folder in ("vitnb", "experiments", "tools", "pages") for path in sorted((ROOT / folder).rglob("*.py"))
+    path
+    for folder in ("vitnb", "vitbook", "experiments", "tools", "pages")
+    for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 NOTEBOOKS = [*sorted((ROOT / "book").glob("*.ipynb")), *sorted((ROOT / "book" / "solutions").glob("*.ipynb"))]
 RECIPE = Recipe(epochs=1, batch_size=64)

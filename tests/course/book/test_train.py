@@ -1,4 +1,4 @@
-"""The ViT that learns in the page: logits, gradients, losses and verdicts of every switch are those of vitbook.faults."""
+"""The ViT that learns in the page: logits, gradients, losses and verdicts of every switch are vitbook.faults' own."""
 
 import base64
 import gzip
@@ -53,7 +53,9 @@ def node(script: str, *arguments: str, **environment: str) -> str:
 
 def switches() -> list[str]:
     """The faults that the page knows."""
-    script = 'import("./vitbook/figures/parts.js").then(({ FAULTS }) => console.log(JSON.stringify(Object.keys(FAULTS))))'
+    script = (
+        'import("./vitbook/figures/parts.js").then(({ FAULTS }) => console.log(JSON.stringify(Object.keys(FAULTS))))'
+    )
     return json.loads(node(script, "-e"))
 
 
@@ -127,10 +129,10 @@ def test_javascript_learns_as_torch_learns(tmp_path):
 
 def test_the_switches_are_the_clinics_in_its_families():
     script = 'import("./vitbook/figures/parts.js").then(({ FAMILIES }) => console.log(JSON.stringify(FAMILIES)))'
-    families = {family: list(faults) for family, faults in json.loads(node(script, "-e")).items()}
+    families = {family: list(names) for family, names in json.loads(node(script, "-e")).items()}
     assert set(families) == set(faults.FAMILIES)
-    for family, faults in families.items():
-        assert faults and {faults.FAULTS[name].family for name in faults} == {family}
+    for family, names in families.items():
+        assert names and {faults.FAULTS[name].family for name in names} == {family}
 
 
 def test_the_kernels_bytes_are_those_of_their_source():
@@ -231,7 +233,7 @@ def worker(page: Page, tmp_path: Path) -> tuple[Page, Watch]:
 def race(*racers: list[str], steps: int, **more: int) -> dict:
     """The message that starts a race on the digits."""
     config = CONFIGS["digits"].to_dict()
-    job = {"do": "race", "id": 1, "racers": [{"config": config, "faults": faults} for faults in racers], "steps": steps}
+    job = {"do": "race", "id": 1, "racers": [{"config": config, "faults": names} for names in racers], "steps": steps}
     return job | {"data": {"meta": packed("digits").meta}} | more
 
 
