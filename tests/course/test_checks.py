@@ -25,7 +25,7 @@ from vitnb import ViT, ViTConfig, patchify
 # ----------------------------------------------------------------------------------------------------------
 
 for path in sorted(Path(__file__).parent.glob("test_checks_*.py")):
-    importlib.import_module(path.stem)  # it notes the answers of its chapter
+    importlib.import_module(f"tests.course.{path.stem}")  # it notes the answers of its chapter
 
 JAX = importlib.util.find_spec("flax") is not None  # make jax
 NUMBERS = [number for number in engine.EXERCISES if JAX or number not in ("jax.2", "jax.3")]

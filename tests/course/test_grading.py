@@ -104,7 +104,9 @@ HOSTILE = {
     ),
     "reads the tests": ((answering("import vitbook.exercises.engine"), CHECK), False, "ModuleNotFoundError"),
     "opens the tests": (
-        (answering("import vitbook; open(vitbook.__path__[0] + '/exercises/chapter_03.py').read()"), CHECK), False, "NotFound",
+        (answering("import vitbook; open(vitbook.__path__[0] + '/exercises/chapter_03.py').read()"), CHECK),
+        False,
+        "NotFound",
     ),
     "a datagram": (
         (answering("import socket; socket.socket(2, 2).sendto(b'x', ('192.0.2.1', 9))"), CHECK), False, "Error",

@@ -120,7 +120,8 @@ def test_only_bounded_folders_can_be_written(shut, tmp_path):
     attack = """
 import vitbook, vitnb
 for name in ("/dev", os.path.dirname(vitbook.__file__) + "/exercises", os.path.dirname(vitnb.__file__),
-             os.path.dirname(vitbook.__file__), "/", "/root", "/run", "/proc/self/root", "/proc/self/cwd/../..", "/dev/mqueue", "/var/tmp", os.path.dirname(sys.executable)):
+             os.path.dirname(vitbook.__file__), "/", "/root", "/run", "/proc/self/root", "/proc/self/cwd/../..",
+             "/dev/mqueue", "/var/tmp", os.path.dirname(sys.executable)):
     tries(name, lambda: open(name + "/mine", "w").write("x"))
 def fill(folder):
     made = 0

@@ -302,7 +302,8 @@ def test_the_edition_knows_its_commit_and_where_it_does_not(tmp_path):
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     assert this.commit == head and re.fullmatch(r"\d{4}-\d\d-\d\d", this.date) and head[:10] in this.built
     shutil.copy(ROOT / "CITATION.cff", tmp_path)
-    code = "import pathlib; from pages import edition; this = edition.read(pathlib.Path('.')); print([this.commit, this.date, this.built])"
+    code = "import pathlib; from pages import edition; this = edition.read(pathlib.Path('.'))\n"
+    code += "print([this.commit, this.date, this.built])"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert run.stdout.strip() == "['', '', '']", run.stderr

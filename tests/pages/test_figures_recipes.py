@@ -81,12 +81,16 @@ def set_run(key, value):
 @pytest.mark.parametrize(
     "call, error, words",
     [
-        (lambda: RecipeExplorer("recipes"), TypeError, ["record", "str", "data.result('recipes')"]),
-        (lambda: RecipeExplorer({"a": 1}), ValueError, ["record", "['a']", "data.result"]),
+        (lambda: RecipeExplorer("recipes"), TypeError, ["record", "str", "results.result('recipes')"]),
+        (lambda: RecipeExplorer({"a": 1}), ValueError, ["record", "['a']", "results.result"]),
         (lambda: RecipeExplorer(changed(lambda r: r.pop("other"))), ValueError, ["record", "the recipe", "change"]),
-        (lambda: RecipeExplorer(changed(lambda r: r.update(other=3))), TypeError, ["'other'", "int", "data.result"]),
+        (lambda: RecipeExplorer(changed(lambda r: r.update(other=3))), TypeError, ["'other'", "int", "results"]),
         (lambda: RecipeExplorer(changed(lambda r: r["other"].pop())), ValueError, ["[0, 1]", "[0, 1, 2]"]),
-        (lambda: RecipeExplorer(changed(lambda r: r["other"][0].pop("steps"))), ValueError, ["'steps'", "data.result"]),
+        (
+            lambda: RecipeExplorer(changed(lambda r: r["other"][0].pop("steps"))),
+            ValueError,
+            ["'steps'", "results.result"],
+        ),
         (lambda: RecipeExplorer(changed(set_run("losses", [1.0, math.nan, 1.0]))), ValueError, ["nan", "finite"]),
         (lambda: RecipeExplorer(changed(set_run("losses", [1.0]))), ValueError, ["seed 1", "[1, 2, 2]", "[3, 2, 2]"]),
         (lambda: RecipeExplorer(changed(set_run("validation_accuracy", 82.0))), ValueError, ["82.0", "0.8"]),

@@ -15,11 +15,12 @@ from playwright.sync_api import expect
 
 ROOT = Path(__file__).resolve().parents[2]
 START = """import torch
-from vitnb import data, figures, inspection
-model = inspection.trained()
+from vitbook import figures, results
+from vitnb import data
+model = results.trained()
 images = torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 names = ["one", "two", "three"]
-record = data.result("recipes")"""
+record = results.result("recipes")"""
 # The class: how it is made; what takes the key, the key; the trait that it changes, by how much;
 # what Python then sets, and the words that follow.
 FIGURES = {

@@ -108,7 +108,7 @@ def image_bytes(name: str, image: Tensor) -> bytes:
         )
     if not 2 <= min(H, W) <= max(H, W) <= MAX_SIDE:
         raise ValueError(
-            f"{name} must have 2 to {MAX_SIDE} pixels a side, got {H} x {W}: use data.sample_image(96), for example"
+            f"{name} must have 2 to {MAX_SIDE} pixels a side, got {H} x {W}: use images.sample_image(96), for example"
         )
     if image.is_floating_point():
         image = image.detach().float()

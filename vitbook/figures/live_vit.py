@@ -209,7 +209,7 @@ def _tokens(model: ViT) -> int:
 def _suitable(model: Any) -> ViT:
     """Return the model if a browser can run it."""
     if not isinstance(model, ViT):
-        raise TypeError(f"model must be a vitnb.ViT, got {type(model).__name__}: use inspection.trained()")
+        raise TypeError(f"model must be a vitnb.ViT, got {type(model).__name__}: use results.trained()")
     if not model.config.num_classes:
         raise ValueError("model must have a head, got num_classes=0: use ViTConfig(num_classes=10)")
     if (parameters := count_parameters(model)) > MAX_PARAMETERS:

@@ -42,7 +42,7 @@ class PatchExplorer(Figure):
     def __init__(self, images: Mapping[str, Tensor] | None = None, patch_size: int = 4):
         images = dict(_images() if images is None else images)
         if not images:
-            raise ValueError("images is empty: use {'photo': data.sample_image(96)}, for example")
+            raise ValueError("images is empty: use {'photo': images.sample_image(96)}, for example")
         pixels = b"".join(image_bytes(f"images[{name!r}]", image) for name, image in images.items())
         for name, image in images.items():
             if len(_sides(image.shape)) < 2:

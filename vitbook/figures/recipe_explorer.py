@@ -13,7 +13,7 @@ from vitbook.figures._base import Figure, module
 from vitnb import plots
 from vitnb.evaluation import interval
 
-USE = "use data.result('recipes')"
+USE = "use results.result('recipes')"
 CURVES = {"losses": "losses", "train": "train_accuracy_by_epoch", "validation": "validation_accuracy_by_epoch"}
 VIEWS = ("training loss", "training accuracy (%)", "validation accuracy (%)")
 

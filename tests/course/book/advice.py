@@ -12,11 +12,12 @@ import timm
 import torch
 import torchvision
 
+from vitbook import images, results
 from vitnb import data, inspection, vit
 
 SPACE = vars(inspection) | vars(vit) | vars(data)
 SPACE |= {"torch": torch, "numpy": numpy, "timm": timm, "torchvision": torchvision, "copy": copy}
-SPACE |= {"dataclasses": dataclasses, "data": data}
+SPACE |= {"dataclasses": dataclasses, "data": data, "images": images, "results": results}
 
 
 def code(message: str) -> str:

@@ -156,8 +156,8 @@ ROWS = [
     ("faults.sealed(thing)", "thing", "3"),
     ("data.load(name)", "name", "'mnist'", "'digits'"),
     ("data.load('digits', root)", "root", "3", "'data'"),
-    ("data.result(name)", "name", "'none'", "'norms'"),
-    ("data.sample_image(size)", "size", "0"),
+    ("results.result(name)", "name", "'none'", "'norms'"),
+    ("images.sample_image(size)", "size", "0"),
     ("data.augment(pixels, None, shift=shift)", "shift", "-1"),
     ("data.augment(pixels, None, erase=erase)", "erase", "2"),
     ("data.Dataset(pixels, D.train_labels, pixels, D.test_labels, classes)", "classes", "2"),
@@ -298,7 +298,7 @@ def test_every_error_has_a_row():
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and path.name not in ELSEWHERE:
-                kind, place = ast.unparse(node.exc.func), str(path.relative_to(PACKAGE))
+                kind, place = ast.unparse(node.exc.func), str(path.relative_to(ROOT))
                 lines = {(place, line) for line in range(node.lineno, node.end_lineno + 1)}
                 if ("ValueError" in kind or "TypeError" in kind or kind == "kind") and not lines & REACHED:
                     missing.append(f"{place}:{node.lineno}: {ast.unparse(node.exc)[:80]}")
