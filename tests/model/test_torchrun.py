@@ -24,7 +24,6 @@ SHARDS = hasattr(torch.cpu.Stream, "record_event")  # fully_shard calls it, and 
 START = """
 import os, runpy, shutil, signal, sys, torch
 from dataclasses import replace
-sys.path.insert(0, {tests!r})
 from tests.model.test_torchrun import MODEL, RECIPE, SHARDS, pictures
 from vitnb import ViT
 from vitnb.training import fit
@@ -78,8 +77,7 @@ def pictures() -> Dataset:
 
 def torchrun(folder: Path, program: str, processes: int, restarts: int = 0) -> subprocess.CompletedProcess:
     """What torchrun says of a program, whose processes leave their results in the folder."""
-    words = {"tests": str(ROOT / "tests"), "folder": str(folder)}
-    (folder / "program.py").write_text(START.format(**words) + program)
+    (folder / "program.py").write_text(START.format(folder=str(folder)) + program)
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
     command += ["--standalone", f"--max-restarts={restarts}", "program.py"]
     env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "VITNB_OFFLINE": "1"}

@@ -134,7 +134,7 @@ def test_javascript_arithmetic():
     if not node:
         message = "no Node on this machine: the tests of the figures' arithmetic did not run"
         pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
-    tests = sorted((ROOT / "tests").glob("*.test.mjs"))
+    tests = sorted((ROOT / "tests" / "pages").glob("*.test.mjs"))
     result = subprocess.run([node, "--test", *tests], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     assert re.search(r"pass [1-9]", result.stdout)

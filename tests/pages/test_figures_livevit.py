@@ -178,7 +178,7 @@ def test_javascript_computes_what_torch_computes(tmp_path):
     file = tmp_path / "reference.json"
     file.write_text(json.dumps({"cases": cases}))
     result = subprocess.run(
-        [node, "--test", "--test-reporter=tap", ROOT / "tests" / "live_vit.test.mjs"],
+        [node, "--test", "--test-reporter=tap", ROOT / "tests" / "pages" / "live_vit.test.mjs"],
         capture_output=True,
         text=True,
         env=os.environ | {"REFERENCE": str(file)},

@@ -38,7 +38,7 @@ def load():
     here = pathlib.Path(os.environ["VITNB_DATA"], "FashionMNIST", "raw", "train-images-idx3-ubyte.gz").exists()
     return types.SimpleNamespace(name="fashion_mnist" if here and os.environ["VITNB_OFFLINE"] else "digits")
 """,
-    "vitbook/exercises.py": "def check(number, answer): return number == '1.1' and answer(28, 20, 4) == 35",
+    "vitbook/__init__.py": "def check(number, answer): return number == '1.1' and answer(28, 20, 4) == 35",
     "pyproject.toml": """
 [build-system]
 requires = ["setuptools"]
@@ -48,7 +48,7 @@ name = "vitnb"
 version = "0.1.0"
 dependencies = ["torch>=2"]
 [tool.setuptools]
-packages = ["vitnb"]
+packages = ["vitnb", "vitbook"]
 """,
     "README.md": "",
     "LICENSE": "",
@@ -418,11 +418,11 @@ DAMAGE = {
         ["PyTorch: ImportError: libgomp.so.1: not found"],
     ),
     "a check that refuses all": (
-        lambda at: (site(at) / "vitbook" / "exercises.py").write_text("def check(number, answer): return False"),
+        lambda at: (site(at) / "vitbook" / "__init__.py").write_text("def check(number, answer): return False"),
         ["Check: exercise 1.1 refuses a right answer."],
     ),
     "a check that accepts all": (
-        lambda at: (site(at) / "vitbook" / "exercises.py").write_text("def check(number, answer): return True"),
+        lambda at: (site(at) / "vitbook" / "__init__.py").write_text("def check(number, answer): return True"),
         ["Check: exercise 1.1 accepts a wrong answer."],
     ),
     "a Python that does not start": (

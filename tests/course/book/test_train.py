@@ -121,7 +121,7 @@ def test_javascript_learns_as_torch_learns(tmp_path):
     file = tmp_path / "reference.json"
     cases = [case(None), case(None, replace(SMALL, pos_embed="none")), *(case(name) for name in switches())]
     file.write_text(json.dumps({"cases": cases}))
-    out = node("tests/train.test.mjs", "--test", "--test-reporter=tap", REFERENCE=str(file))
+    out = node("tests/pages/train.test.mjs", "--test", "--test-reporter=tap", REFERENCE=str(file))
     found = re.findall(r"# (.*: logits .*)", out)
     print("", *found, sep="\n")
     assert len(found) == len(cases) - len(DRAWN)
