@@ -463,14 +463,14 @@ def test_all_is_read_but_what_is_hidden(tmp_path):
     """In a virtual environment lib64 is a link to lib, and the package may lie in it."""
     checks = tmp_path / "venv" / "lib" / "vitbook" / "exercises"
     checks.mkdir(parents=True)
-    for name in ("vitnb/vit.py", "torch.py"):
+    for name in ("vitbook/vit.py", "torch.py"):
         (tmp_path / "venv" / "lib" / name).touch()
     (tmp_path / "venv" / "lib64").symlink_to("lib")
     (tmp_path / "venv" / "here").symlink_to(".")
     reads, listed = sandbox.without(tmp_path / "venv", checks)
     assert not any(checks.is_relative_to(path.resolve()) for path in reads)
     assert {path.name for path in reads} == {"vit.py", "torch.py"}
-    assert {path.name for path in listed} == {"venv", "lib", "vitnb"}
+    assert {path.name for path in listed} == {"venv", "lib", "vitbook"}
 
 
 @pytest.mark.parametrize("number", TESTS)
