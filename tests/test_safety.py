@@ -786,7 +786,7 @@ torch.set_num_threads(2); torch.randn(300, 300) @ torch.randn(300, 300)
     "an event loop": """
 import asyncio
 async def one(): await asyncio.sleep(0.01); return 1
-assert asyncio.run(one()) == 1
+assert await one() == 1
 """,
     "a figure": """
 import matplotlib.pyplot as plt
