@@ -12,6 +12,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -410,6 +411,14 @@ def test_a_keeper_that_is_killed_is_stood_in_for(shut, tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "excess", kill)
     assert not student.judge(shut, path, ["3.1"], seconds=SECONDS)["3.1"].right
     assert gone("undead", within=5)
+
+
+def test_a_long_folder_for_temporary_files_is_no_obstacle(shut, tmp_path, monkeypatch):
+    """The address of a socket of Unix has room for 107 bytes."""
+    long = tmp_path / ("long" * 30)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    assert sandbox.works(shut) == ""
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
