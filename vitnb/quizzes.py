@@ -658,7 +658,7 @@ QUIZZES = {
     ],
     "11": [
         Question(
-            "In the last layer the cls token gives most of its attention to one patch of the boot. What has been "
+            "In the last layer the cls token attends more to one patch of the boot than to any other. What has been "
             "measured?",
             {
                 "That the answer depends on this patch more than on any other.": (
