@@ -1,4 +1,4 @@
-"""A deep post-norm stack that fails gives every image the same vector; a warm-up only postpones it here.
+"""Without a warm-up, most deep post-norm stacks give all images nearly the same vector; with one, most do so later.
 
 Chapter 06: 36 blocks, trained as in the experiment `norms` at its higher
 learning rate: pre- and post-norm, with and without warm-up, and post-norm with

@@ -607,8 +607,8 @@ QUIZZES = {
                     "the error of the differences themselves."
                 ),
                 "Yes in this setting: the differences agree far better than the accuracies do.": (
-                    "The 95 % interval of their mean, 0.2 to 0.4, lies above 0. It speaks for this model, this data "
-                    "and this length of training."
+                    "The 95 % interval of their mean lies well above 0. It speaks for this model, this data and this "
+                    "length of training."
                 ),
                 "Yes, and it will be better for every model and data set.": (
                     "The paired error says how well five seeds agree in one setting. It says nothing about another "
@@ -658,7 +658,7 @@ QUIZZES = {
     ],
     "11": [
         Question(
-            "In the last layer the cls token gives most of its attention to one patch of the boot. What has been "
+            "In the last layer the cls token attends more to one patch of the boot than to any other. What has been "
             "measured?",
             {
                 "That the answer depends on this patch more than on any other.": (

@@ -364,7 +364,7 @@ inner = ["bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--
 inner += ["--clearenv", "--setenv", "PATH", "/usr/bin"]
 for name in ("/usr", "/etc/ld.so.cache", "/bin", "/lib", "/lib64"):
     inner += ["--ro-bind-try", name, name]
-inner += ["--proc", "/proc", "--dev", "/dev"]
+inner += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/proc/sys", "/proc/sys"]  # as engines mount it
 for one in sorted([["--tmpfs", one.split(":")[0]] for one in asked.tmpfs]
                   + [["--ro-bind", one, one] for one in {image!r}]  # it may lie in /tmp
                   + [["--ro-bind", *one.removesuffix(":ro").split(":")] for one in asked.v], key=lambda x: len(x[-1])):
@@ -656,7 +656,7 @@ def test_a_submission_cannot_pass_for_another_students(tmp_path):
     sheet = tmp_path / "sheet.csv"
     sheet.write_text("Full name,Grade\nAnn Lee,\n")
     missed, _ = reports.sheet(two, sheet, "Grade", tmp_path / "out.csv")
-    assert missed == ["Ann Lee", "Ann Lee"] and "Ann Lee,\r" in (tmp_path / "out.csv").read_bytes().decode()
+    assert missed == ["Ann Lee", "Ann Lee"] and "Ann Lee,\n" in (tmp_path / "out.csv").read_bytes().decode()
 
 
 def test_links_lead_nowhere(tmp_path):

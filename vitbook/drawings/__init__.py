@@ -43,7 +43,7 @@ The language. A kind of thing has its colour, and an edge or a mark besides:
 Arrows carry shapes in the letters of vitnb. To draw something new: a function
 draw(wide) that fills a Sheet (vector, matrix, tokens, image_patches, box,
 arrow, ...), 720 units wide if wide and else 344; no text below 10 units.
-The boot in them is data.boot().
+The boot in them is images.boot().
 """
 
 from vitbook.drawings._sheet import Drawing, Sheet, in_page

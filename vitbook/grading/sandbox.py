@@ -395,15 +395,26 @@ def taken(home: Path, processes: Sequence[Path] = ()) -> int:
     return used
 
 
+def crowded(inside: list[tuple[Path, int]]) -> bool:
+    """Whether these are too many processes or threads."""
+    return len(inside) > PROCESSES or sum(threads for _, threads in inside) > THREADS
+
+
 def excess(process: subprocess.Popen, home: Path) -> str:
     """Say of what a sandbox takes too much, or nothing."""
     inside = members(process.pid)
     processes = [path for path, _ in inside]
-    if len(inside) > PROCESSES or sum(threads for _, threads in inside) > THREADS:
+    if crowded(inside):
         return "it starts too many processes"
-    # What processes share is counted once, but to tell it apart takes the kernel longer.
-    if sum(map(memory, processes)) > MEMORY and sum(memory(one, shared=False) for one in processes) > MEMORY:
-        return f"its processes together take more than {MEMORY >> 30} GB of memory"
+    # What processes share is counted once, but to tell it apart takes the kernel longer: meanwhile they may be many.
+    if sum(map(memory, processes)) > MEMORY:
+        used = 0
+        for one in processes:
+            used += memory(one, shared=False)
+            if crowded(members(process.pid)):
+                return "it starts too many processes"
+        if used > MEMORY:
+            return f"its processes together take more than {MEMORY >> 30} GB of memory"
     if home.exists() and taken(home, processes) > FILES:
         return f"it writes more than {FILES >> 20} MB of files"
     return ""
@@ -475,7 +486,9 @@ def works(way: str) -> str:
     if way == "landlock" and (has := _landlock.version()) < _landlock.OLDEST:
         missing = f"only in version {has}, which lets files be emptied" if has else "missing"
         return f"in this kernel it is {missing}: install bubblewrap, or use Linux 6.2 or newer"
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as listening:
+    # The address of a socket has room for 107 bytes, and a folder for temporary files may have a longer name.
+    short = None if len(tempfile.gettempdir()) < 60 else "/tmp"
+    with tempfile.TemporaryDirectory(dir=short) as folder, contextlib.ExitStack() as listening:
         secret, box = Path(folder, "outside", "secret"), Box()
         secret.parent.mkdir()
         secret.write_text("nobody inside may read this")
