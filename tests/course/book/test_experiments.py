@@ -175,7 +175,7 @@ def test_a_record_names_the_commit_and_the_changed_files(repository, tmp_path):
     commit = repository("rev-parse", "HEAD").strip()
     assert command.source() == {"commit": commit, "changed_since": []}
     (tmp_path / "README.md").write_text("other\n")  # no code
-    (tmp_path / "vitnb" / "checks" / "two.py").write_text("other\n")
+    (tmp_path / "vitbook" / "exercises" / "two.py").write_text("other\n")
     (tmp_path / "vitnb" / "new").mkdir()
     (tmp_path / "vitnb" / "new" / "four.py").touch()
     repository("mv", "experiments/three.py", "experiments/five.py")
