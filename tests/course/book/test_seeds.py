@@ -510,7 +510,7 @@ TRAINING_RUN = [
     importable("vitnb.data.load"),
     importable("vitnb.training.fit"),
     cell(f"{RECIPES}:textbook-image", r"resize\(boot, \[96, 96\]\)"),
-    cell(f"{RECIPES}:textbook-code", r'data\.result\("textbook"\)'),
+    cell(f"{RECIPES}:textbook-code", r'results\.result\("textbook"\)'),
     cell(f"{RECIPES}:textbook-figure", r"axis\.plot"),
     result("textbook", "test_accuracy_by_epoch"),
     result("ladder", "the textbook"),
