@@ -5,7 +5,14 @@ import { logTicks, ticksOf } from "../../vitbook/figures/kit/axes.js";
 import { inOrder } from "../../vitbook/figures/kit/canvas.js";
 import { stepToken, tokenAt } from "../../vitbook/figures/kit/grid.js";
 import { largest, meanOfHeads } from "../../vitbook/figures/kit/maps.js";
-import { hundredths, list, number, percent, share, whole } from "../../vitbook/figures/kit/words.js";
+import {
+  hundredths,
+  list,
+  number,
+  percent,
+  share,
+  whole,
+} from "../../vitbook/figures/kit/words.js";
 
 test("ticks are round numbers inside the axis", () => {
   assert.deepEqual(ticksOf(0, 558), [0, 200, 400]);
