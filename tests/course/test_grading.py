@@ -28,7 +28,8 @@ from vitbook.grading.submissions import Submission, submissions  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0  # enough for any answer that ends, on a very busy machine
-HEAD = "import math, os, sys\nimport torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
+HEAD = "import math, os, sys\n"
+TORCH = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
 CHECK = 'from vitbook import check\n_ = check("3.1", my_attention)'
 RIGHT = """
 def my_attention(q, k, v):
@@ -36,6 +37,14 @@ def my_attention(q, k, v):
     return scores.softmax(dim=-1) @ v
 """
 UNDIVIDED = RIGHT.replace(" / q.shape[-1] ** 0.5", "")
+# Where the answer does not matter: a process that is given no tensor starts without torch, which takes seconds.
+COUNT_CHECK = 'from vitbook import check\n_ = check("1.1", count_tokens)'
+COUNT = """
+def count_tokens(height, width, patch_size):
+    if height % patch_size or width % patch_size:
+        raise ValueError("a side cannot be cut")
+    return (height // patch_size) * (width // patch_size)
+"""
 
 
 @pytest.fixture(scope="session")
@@ -52,15 +61,22 @@ def answering(line: str) -> str:
     return RIGHT.replace("    scores", f"    {line}\n    scores", 1)
 
 
+def counting(line: str) -> str:
+    """An answer to 1.1 that does something else first."""
+    return COUNT.replace("    if", f"    {line}\n    if", 1)
+
+
 def store(path: Path, *cells: str | list) -> Path:
     """Write a notebook with these cells; a list is written as it is, be it no cell."""
-    book = new_notebook(cells=[new_code_cell(code) for code in (HEAD, *cells) if isinstance(code, str)])
+    head = HEAD + TORCH * any(re.search(r"\b(torch|nn|F)\.|q, k, v", code) for code in cells if isinstance(code, str))
+    book = new_notebook(cells=[new_code_cell(code) for code in (head, *cells) if isinstance(code, str)])
     path.write_text(json.dumps(book | {"cells": [*(code for code in cells if isinstance(code, list)), *book.cells]}))
     return path
 
 
-def said_of(way: str, path: Path, *cells: str, number: str = "3.1", seconds: float = SECONDS) -> student.Verdict:
-    """The verdict on a notebook with these cells."""
+def said_of(way: str, path: Path, *cells: str, number: str = "", seconds: float = SECONDS) -> student.Verdict:
+    """The verdict on a notebook with these cells, on 1.1 if they count tokens, else on 3.1."""
+    number = number or ("1.1" if "def count_tokens" in "".join(map(str, cells)) else "3.1")
     return student.judge(way, store(path / "one.ipynb", *cells), [number], seconds=seconds)[number]
 
 
@@ -87,35 +103,35 @@ WRITTEN = {
 }  # fmt: skip
 
 HOSTILE = {
-    "a loop in the function": ((answering("while True: pass"), CHECK), False, "loop that does not end"),
-    "a loop in a cell": (("while True: pass", RIGHT, CHECK), True, "Right:"),
+    "a loop in the function": ((counting("while True: pass"), COUNT_CHECK), False, "loop that does not end"),
+    "a loop in a cell": (("while True: pass", COUNT, COUNT_CHECK), True, "Right:"),
     "a loop that catches everything": (
-        ("while True:\n    try:\n        while True: pass\n    except BaseException: pass", RIGHT), True, "Right:",
+        ("while True:\n    try:\n        while True: pass\n    except BaseException: pass", COUNT), True, "Right:",
     ),
-    "waits": ((answering("import time; time.sleep(3600)"), CHECK), False, "took too long"),
-    "sys.exit in a cell": (("sys.exit(0)", RIGHT, CHECK), True, "Right:"),
-    "os._exit in the function": ((answering("os._exit(0)"), CHECK), False, "ended the program"),
-    "os._exit in a cell": (("os._exit(0)", RIGHT, CHECK), True, "Right:"),
+    "waits": ((counting("import time; time.sleep(3600)"), COUNT_CHECK), False, "took too long"),
+    "sys.exit in a cell": (("sys.exit(0)", COUNT, COUNT_CHECK), True, "Right:"),
+    "os._exit in the function": ((counting("os._exit(0)"), COUNT_CHECK), False, "ended the program"),
+    "os._exit in a cell": (("os._exit(0)", COUNT, COUNT_CHECK), True, "Right:"),
     "takes all memory": ((answering("x = [torch.empty(1 << 28) for _ in range(1000)]"), CHECK), False, "memory"),
     "returns too much": ((answering("return torch.zeros(1 << 26)"), CHECK), False, "64 MB"),
     "replaces the check": (
         ("from vitbook import exercises\nexercises.check = lambda *a: True\ntorch.allclose = lambda *a, **k: True",
          UNDIVIDED, CHECK), False, "not divided",
     ),
-    "reads the tests": ((answering("import vitbook.exercises.engine"), CHECK), False, "ModuleNotFoundError"),
+    "reads the tests": ((counting("import vitbook.exercises.engine"), COUNT_CHECK), False, "ModuleNotFoundError"),
     "opens the tests": (
-        (answering("import vitbook; open(vitbook.__path__[0] + '/exercises/chapter_03.py').read()"), CHECK),
+        (counting("import vitbook; open(vitbook.__path__[0] + '/exercises/chapter_03.py').read()"), COUNT_CHECK),
         False,
         "NotFound",
     ),
     "a datagram": (
-        (answering("import socket; socket.socket(2, 2).sendto(b'x', ('192.0.2.1', 9))"), CHECK), False, "Error",
+        (counting("import socket; socket.socket(2, 2).sendto(b'x', ('192.0.2.1', 9))"), COUNT_CHECK), False, "Error",
     ),
     "talks to the network": (
-        (answering("import socket; socket.create_connection(('127.0.0.1', 22), 1)"), CHECK), False, "Error",
+        (counting("import socket; socket.create_connection(('127.0.0.1', 22), 1)"), COUNT_CHECK), False, "Error",
     ),
     "writes to the pipe": (
-        ("for fd in range(3, 40):\n    try: os.write(fd, b'x' * 4096)\n    except OSError: pass", RIGHT, CHECK),
+        ("for fd in range(3, 40):\n    try: os.write(fd, b'x' * 4096)\n    except OSError: pass", COUNT, COUNT_CHECK),
         False, "",
     ),
     "answers before it is asked": (
@@ -156,37 +172,38 @@ HOSTILE = {
         False, "4 GB of memory",
     ),
     "memory in no process": (
-        ("import time\ndef my_attention(q, k, v):\n    fds = [os.memfd_create('x') for _ in range(40)]\n"
-         "    for fd in fds: os.write(fd, bytes(60 << 20))\n    time.sleep(60)", CHECK), False, "",
+        ("import time\ndef count_tokens(*size):\n    fds = [os.memfd_create('x') for _ in range(40)]\n"
+         "    for fd in fds: os.write(fd, bytes(60 << 20))\n    time.sleep(60)", COUNT_CHECK), False, "",
     ),
     "threads without end": (
-        (answering("import threading, time; [threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
-                   " for _ in range(600)]; time.sleep(60)"), CHECK), False, "",
+        (counting("import threading, time; [threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+                   " for _ in range(600)]; time.sleep(60)"), COUNT_CHECK), False, "",
     ),
     "folders in folders": (
-        ("for _ in range(3000):\n    os.mkdir('d'); os.chdir('d')\nos.chdir('/tmp')", RIGHT, CHECK), True, "Right:",
+        ("for _ in range(3000):\n    os.mkdir('d'); os.chdir('d')\nos.chdir('/tmp')", COUNT, COUNT_CHECK),
+        True, "Right:",
     ),
     "a folder that nobody may enter": (
-        ("os.makedirs('shut/in'); open('shut/in/x', 'w').write('x'); os.chmod('shut', 0)", RIGHT, CHECK),
+        ("os.makedirs('shut/in'); open('shut/in/x', 'w').write('x'); os.chmod('shut', 0)", COUNT, COUNT_CHECK),
         True, "Right:",
     ),
     "fills its folder": (
-        ("def my_attention(q, k, v):\n    for n in range(10_000):\n"
+        ("def count_tokens(*size):\n    for n in range(10_000):\n"
          "        try: open(str(n), 'wb').write(bytes(32 << 20))\n        except OSError: raise MemoryError('full')",
-         CHECK),
+         COUNT_CHECK),
         False, "",
     ),
     "a million files": (
-        ("import time\ndef my_attention(q, k, v):\n    for n in range(10**6): open(str(n), 'w').close()\n", CHECK),
+        ("import time\ndef count_tokens(*size):\n    for n in range(10**6): open(str(n), 'w').close()\n", COUNT_CHECK),
         False, "",
     ),
-    "cells that are none": (([["not", "a", "cell"]], RIGHT, CHECK), True, "Right:"),
+    "cells that are none": (([["not", "a", "cell"]], COUNT, COUNT_CHECK), True, "Right:"),
     "a tensor that agrees with everything": (
         ("class Yes(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, *a, **k): return True",
          "def my_attention(q, k, v):\n    return v.as_subclass(Yes)", CHECK), False, "a torch tensor is wanted",
     ),
     "processes without end": (
-        ("def my_attention(q, k, v):\n    while True:\n        try: os.fork()\n        except OSError: pass", CHECK),
+        ("def count_tokens(*size):\n    while True:\n        try: os.fork()\n        except OSError: pass", COUNT_CHECK),
         False, "too many processes",
     ),
 }  # fmt: skip

@@ -24,7 +24,7 @@ from safetensors.torch import save
 if not sys.platform.startswith("linux"):
     pytest.skip("the sandboxes are Linux's", allow_module_level=True)
 
-from tests.course.test_grading import CHECK, RIGHT, SECONDS, UNDIVIDED, alive, answering, store  # noqa: E402
+from tests.course.test_grading import COUNT, COUNT_CHECK, SECONDS, alive, counting, store  # noqa: E402
 from vitbook.grading import _landlock, cli, reports, sandbox, student, wire  # noqa: E402
 from vitbook.grading.submissions import Submission  # noqa: E402
 
@@ -69,12 +69,14 @@ def nap(name, seconds=300):
     libc.prctl(15, name.encode())
     time.sleep(seconds)
 """
-TELL = "def my_attention(q, k, v):\n    raise ValueError(repr(seen)[:1500])"
+TELL = "def count_tokens(*size):\n    raise ValueError(repr(seen)[:1500])"
 
 
 def told(way, path, attack, seconds=SECONDS):
     """What an attack says that it reached."""
-    said = student.judge(way, store(path / "spy.ipynb", TRIES, attack, TELL, CHECK), ["3.1"], seconds=seconds)["3.1"]
+    said = student.judge(way, store(path / "spy.ipynb", TRIES, attack, TELL, COUNT_CHECK), ["1.1"], seconds=seconds)[
+        "1.1"
+    ]
     assert "ValueError" in said.sentence, said.sentence
     return said.sentence.rpartition("`: ")[2]
 
@@ -218,7 +220,7 @@ for path in (os.__file__, __import__("vitnb").__file__):
     tries("lock", lambda: fcntl.lockf(fd, fcntl.LOCK_SH))
 seen = []
 """
-    waits = "def my_attention(q, k, v):\n    time.sleep(4)\n    raise ValueError('held')"
+    waits = "def count_tokens(*size):\n    time.sleep(4)\n    raise ValueError('held')"
     paths = [Path(os.__file__), ROOT / "vitnb" / "__init__.py"]
     failed, stop = [], threading.Event()
 
@@ -233,9 +235,11 @@ seen = []
 
     watch = threading.Thread(target=look)
     watch.start()
-    said = student.judge(shut, store(tmp_path / "one.ipynb", TRIES, attack, waits, CHECK), ["3.1"], seconds=SECONDS)
+    said = student.judge(
+        shut, store(tmp_path / "one.ipynb", TRIES, attack, waits, COUNT_CHECK), ["1.1"], seconds=SECONDS
+    )
     stop.set(), watch.join()
-    assert "held" in said["3.1"].sentence and not failed
+    assert "held" in said["1.1"].sentence and not failed
 
 
 def test_a_crash_starts_no_program_of_the_machine(shut, tmp_path):
@@ -257,8 +261,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
 
 def test_a_million_empty_files_end_a_submission(shut, tmp_path):
     endless = "for n in range(3_000_000): open(str(n), 'w').close()"
-    path = store(tmp_path / "one.ipynb", endless, RIGHT, CHECK)
-    said = student.judge(shut, path, ["3.1"], seconds=SECONDS)["3.1"]
+    path = store(tmp_path / "one.ipynb", endless, COUNT, COUNT_CHECK)
+    said = student.judge(shut, path, ["1.1"], seconds=SECONDS)["1.1"]
     assert said.right and "cell 2 did not run to its end: it writes more than 256 MB of files" in said.suspect
 
 
@@ -350,7 +354,7 @@ for _ in range(6):
 
 @pytest.mark.parametrize("case", LEFT)
 def test_nothing_that_a_submission_started_is_left(case, shut, tmp_path):
-    student.judge(shut, store(tmp_path / "one.ipynb", TRIES, LEFT[case], RIGHT, CHECK), ["3.1"], seconds=20.0)
+    student.judge(shut, store(tmp_path / "one.ipynb", TRIES, LEFT[case], COUNT, COUNT_CHECK), ["1.1"], seconds=20.0)
     assert gone("undead")
 
 
@@ -365,9 +369,9 @@ def test_an_error_of_the_grader_leaves_nothing(error, shut, tmp_path, monkeypatc
         return said
 
     monkeypatch.setattr(wire, "unpacked", breaks)
-    path = store(tmp_path / "one.ipynb", TRIES, LEFT["a double fork in a session of its own"], RIGHT, CHECK)
+    path = store(tmp_path / "one.ipynb", TRIES, LEFT["a double fork in a session of its own"], COUNT, COUNT_CHECK)
     with pytest.raises(error):
-        student.judge(shut, path, ["3.1"], seconds=SECONDS)
+        student.judge(shut, path, ["1.1"], seconds=SECONDS)
     assert gone("undead")
 
 
@@ -377,7 +381,7 @@ from pathlib import Path
 from vitbook.grading import sandbox, student
 sandbox.TOP = Path(sys.argv[3])
 if __name__ == "__main__":
-    student.judge(sys.argv[1], Path(sys.argv[2]), ["3.1"], seconds=60.0)
+    student.judge(sys.argv[1], Path(sys.argv[2]), ["1.1"], seconds=60.0)
 """
 
 
@@ -411,7 +415,7 @@ def test_a_keeper_that_is_killed_is_stood_in_for(shut, tmp_path, monkeypatch):
         return ""
 
     monkeypatch.setattr(sandbox, "excess", kill)
-    assert not student.judge(shut, path, ["3.1"], seconds=SECONDS)["3.1"].right
+    assert not student.judge(shut, path, ["1.1"], seconds=SECONDS)["1.1"].right
     assert gone("undead", within=5)
 
 
@@ -426,11 +430,11 @@ def test_a_long_folder_for_temporary_files_is_no_obstacle(shut, tmp_path, monkey
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_ctrl_c_keeps_the_marks_so_far(times, shut, tmp_path):
     (tmp_path / "in").mkdir()  # an empty folder would be a student who handed in nothing
-    for name, cells in {"Ada": [RIGHT, CHECK], "Ben": [UNDIVIDED, CHECK]}.items():
+    for name, cells in {"Ada": [COUNT, COUNT_CHECK], "Ben": [counting("return 1"), COUNT_CHECK]}.items():
         store(tmp_path / "in" / f"{name}.ipynb", *cells)
     for name in ("Eve", "Fay", "Gus"):
         left = LEFT["a double fork in a session of its own"]
-        store(tmp_path / "in" / f"{name}.ipynb", TRIES, left, "nap('undead')", CHECK)
+        store(tmp_path / "in" / f"{name}.ipynb", TRIES, left, "nap('undead')", COUNT_CHECK)
     (tmp_path / "sheet.csv").write_text("Identifier,Full name,Grade\nParticipant 1,Ada,\nParticipant 5,Eve,\n")
     command = [
         sys.executable,
@@ -438,7 +442,7 @@ def test_ctrl_c_keeps_the_marks_so_far(times, shut, tmp_path):
         "vitbook.grading.cli",
         str(tmp_path / "in"),
         "--exercises",
-        "3.1",
+        "1.1",
         "--out",
         tmp_path / "out",
     ]
@@ -466,7 +470,7 @@ def test_ctrl_c_before_the_first_mark_is_one_line(tmp_path, monkeypatch, capsys)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sandbox, "best", interrupts)
-    store(tmp_path / "one.ipynb", RIGHT)
+    store(tmp_path / "one.ipynb", COUNT)
     assert cli.main([str(tmp_path), "--exercises", "3.1"]) == 130
     assert capsys.readouterr().err == "vitnb-grade: stopped before anything was graded\n"
 
@@ -755,10 +759,10 @@ if True:
             os._exit(0)
     time.sleep(40)
 """
-    path = store(tmp_path / "one.ipynb", TRIES, attack, RIGHT, CHECK)
+    path = store(tmp_path / "one.ipynb", TRIES, attack, COUNT, COUNT_CHECK)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox, "excess", watch)
-        said = student.judge(shut, path, ["3.1"], seconds=SECONDS)["3.1"].suspect
+        said = student.judge(shut, path, ["1.1"], seconds=SECONDS)["1.1"].suspect
     assert "4 GB of memory" in said and set(seen) == {1000}
 
 
@@ -773,8 +777,8 @@ def test_while_a_notebook_runs_nobody_else_can_read_it(shut, tmp_path, folder):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox, "excess", watch)
-        path = store(tmp_path / "one.ipynb", answering("import time; time.sleep(1)"), CHECK)
-        assert student.judge(shut, path, ["3.1"], seconds=SECONDS)["3.1"].right
+        path = store(tmp_path / "one.ipynb", counting("import time; time.sleep(1)"), COUNT_CHECK)
+        assert student.judge(shut, path, ["1.1"], seconds=SECONDS)["1.1"].right
     assert set(modes) == {0o700}
 
 
@@ -828,10 +832,10 @@ assert sum(len(x) for x, in DataLoader(TensorDataset(torch.arange(8.)), 2, num_w
 def test_an_honest_notebook_notices_nothing(case, shut, tmp_path):
     if case in ("workers", "processes that train together") and shut == "landlock":
         pytest.skip("workers talk by sockets, which Landlock alone cannot keep from the machine's own")
-    tell = "def my_attention(q, k, v):\n    raise ValueError(said)"
+    tell = "def count_tokens(*size):\n    raise ValueError(said)"
     code = "\n".join(f"    {line}" for line in HONEST[case].strip().split("\n"))
     cell = f"import traceback\nsaid = 'fine'\ntry:\n{code}\nexcept BaseException:\n    said = traceback.format_exc()"
-    said = student.judge(shut, store(tmp_path / "one.ipynb", cell, tell, CHECK), ["3.1"], seconds=SECONDS)[
-        "3.1"
+    said = student.judge(shut, store(tmp_path / "one.ipynb", cell, tell, COUNT_CHECK), ["1.1"], seconds=SECONDS)[
+        "1.1"
     ].sentence
     assert ": fine" in said, said

@@ -33,10 +33,9 @@ from numbers import Real
 
 import cloudpickle
 import numpy as np
-import torch
 
 from vitbook.grading.running import cells, prepared, run
-from vitbook.grading.wire import packed
+from vitbook.grading.wire import is_tensor, packed
 
 CALL = struct.Struct("<Q")
 MANY = 1_000_000  # things in a list: more of them are too much for a message
@@ -74,22 +73,31 @@ def line_of(error: BaseException) -> str:
 
 def answered(answer, given: tuple) -> dict:
     """Call an answer; say what it returned or raised, and which of the tensors that it was given it has changed."""
-    before = {i: g.clone() for i, g in enumerate(given) if isinstance(g, torch.Tensor)}
+    before = {i: g.clone() for i, g in enumerate(given) if is_tensor(g)}
     try:
         result = answer(*given)
     except BaseException as error:
         return raised(error)
-    changed = {
-        i: given[i] for i, old in before.items() if old.shape != given[i].shape or not torch.equal(old, given[i])
-    }
+    changed = {i: given[i] for i, old in before.items() if old.shape != given[i].shape or not old.equal(given[i])}
     return {"returned": data(result), "changed": changed, "untouched": result is None and untouched(answer)}
 
 
 @contextlib.contextmanager
 def as_in_check():
-    """Torch's settings as check() has them, and afterwards the notebook's own, its random numbers too."""
-    kept = torch.get_default_dtype(), torch.empty(0).device
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    """Random numbers go on afterwards as if nothing had been drawn; torch's settings are those of check() meanwhile."""
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch_as_in_check() if "torch" in sys.modules else contextlib.nullcontext():
+            yield
+    finally:
+        random.setstate(states[0]), np.random.set_state(states[1])  # noqa: NPY002
+
+
+@contextlib.contextmanager
+def torch_as_in_check():
+    import torch
+
+    kept, state = (torch.get_default_dtype(), torch.empty(0).device), torch.get_rng_state()
     with torch.inference_mode(False), torch.enable_grad():
         torch.set_default_dtype(torch.float32)
         torch.set_default_device(None)
@@ -98,7 +106,7 @@ def as_in_check():
         finally:
             torch.set_default_dtype(kept[0])
             torch.set_default_device(None if kept[1].type == "cpu" else kept[1])
-            random.setstate(states[0]), np.random.set_state(states[1]), torch.set_rng_state(states[2])  # noqa: NPY002
+            torch.set_rng_state(state)
 
 
 def raised(error: BaseException) -> dict:
@@ -224,10 +232,12 @@ class Child:
         os._exit(0)  # the grader is gone
 
     async def run(self, notebook: str) -> None:
-        space = prepared()
+        space, codes = prepared(), cells(notebook)
+        if any("torch" in code or "vitnb" in code for code in codes):
+            import torch  # noqa: F401  (before the notebook's time begins)
         self.say({"at": (0, 0)})
         stops = {tuple(one) for one in self.stops}
-        errors = await run(cells(notebook), space, lambda *at: self.say({"at": at}), stops)
+        errors = await run(codes, space, lambda *at: self.say({"at": at}), stops)
         for number, name in self.wanted.items():
             if callable(space.get(name)):
                 self.answers.setdefault(number, space[name])

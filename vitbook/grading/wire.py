@@ -1,15 +1,20 @@
-"""What may cross from the sandbox to the grader: plain data, as JSON and safetensors, never pickle."""
+"""What may cross from the sandbox to the grader: plain data, as JSON and safetensors, never pickle.
+
+Torch takes seconds to import, so a process that has no tensors does without it.
+"""
 
 import json
 import math
 import struct
+import sys
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from safetensors.torch import load, save
-from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 HEAD = struct.Struct("<QQ")  # lengths of the JSON and of the tensors
 LIMIT = 64 << 20  # bytes of one message
@@ -24,9 +29,18 @@ AXES = 16  # of a tensor
 SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
+def is_tensor(value: Any) -> bool:
+    """Whether it is a tensor of torch, or of a class of somebody's own."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
 @cache
-def carried(dtype: torch.dtype) -> bool:
+def carried(dtype: "torch.dtype") -> bool:
     """Whether this release of safetensors knows the type: each knows more of those of eight bits and fewer."""
+    import torch
+    from safetensors.torch import save
+
     try:
         return bool(save({"one": torch.empty(1, dtype=dtype)}))
     except Exception:
@@ -41,10 +55,18 @@ def packed(value: Any) -> bytes:
     """Return a message that holds a value made of plain data; of anything else it holds the kind."""
     tensors: dict[str, Tensor] = {}
 
-    def tensor(value: Tensor) -> str:
+    def kept(value: "Tensor") -> str:
         name = str(len(tensors))
         tensors[name] = value.detach().clone().contiguous()
         return name
+
+    def of_numpy(value: Any) -> str:
+        import torch
+
+        return kept(torch.tensor(value))
+
+    def of_torch(value: "Tensor") -> dict[str, str]:
+        return {"tensor": kept(value)} if carried(value.dtype) else {"foreign": f"Tensor of {value.dtype}"}
 
     def walk(value: Any, depth: int = 0) -> Any:
         if depth > DEPTH:
@@ -55,13 +77,12 @@ def packed(value: Any) -> bytes:
             return {"float": repr(value)}
         if value is ...:
             return {"ellipsis": 0}
-        plain = type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided and not value.is_meta
-        if plain and not value.is_complex() and not value.is_quantized:
-            return {"tensor": tensor(value)} if carried(value.dtype) else {"foreign": f"Tensor of {value.dtype}"}
+        if is_tensor(value) and is_plain(value):
+            return of_torch(value)
         if type(value) is np.ndarray and value.dtype.kind in "biuf":
-            return {"array": tensor(torch.tensor(value))}
+            return {"array": of_numpy(value)}
         if isinstance(value, (np.bool_, np.integer, np.floating)):
-            return {"scalar": tensor(torch.tensor(value)), "of": type(value).__name__}
+            return {"scalar": of_numpy(value), "of": type(value).__name__}
         for kind, made in SEQUENCES.items():
             if type(value) is made or kind == "tuple" and isinstance(value, tuple):
                 return {kind: [walk(v, depth + 1) for v in value]}
@@ -70,16 +91,32 @@ def packed(value: Any) -> bytes:
         return {"foreign": type(value).__name__[:40]}
 
     text = json.dumps(walk(value)).encode()
-    body = save(tensors) if tensors else b""
+    body = saved(tensors) if tensors else b""
     return HEAD.pack(len(text), len(body)) + text + body
 
 
-def tensors_of(body: bytes) -> dict[str, Tensor]:
+def is_plain(value: "Tensor") -> bool:
+    """Whether safetensors can hold it, its type aside: a dense tensor of torch's own with real numbers in it."""
+    from torch import Tensor, nn, strided
+
+    dense = type(value) in (Tensor, nn.Parameter) and value.layout == strided and not value.is_meta
+    return dense and not value.is_complex() and not value.is_quantized
+
+
+def saved(tensors: "dict[str, Tensor]") -> bytes:
+    from safetensors.torch import save
+
+    return save(tensors)
+
+
+def tensors_of(body: bytes) -> "dict[str, Tensor]":
     """Raises: ValueError if they are too many, or have more axes or, with an axis of length 0, others of any length."""
     if not body:
         return {}
     if int.from_bytes(body[:8], "little") > HEADER:
         raise ValueError("more tensors than are read")
+    from safetensors.torch import load
+
     tensors = load(body)
     if any(one.ndim > AXES or math.prod(max(1, n) for n in one.shape) > LIMIT for one in tensors.values()):
         raise ValueError("a tensor of a shape that is not read")
