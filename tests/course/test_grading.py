@@ -203,8 +203,8 @@ HOSTILE = {
          "def my_attention(q, k, v):\n    return v.as_subclass(Yes)", CHECK), False, "a torch tensor is wanted",
     ),
     "processes without end": (
-        ("def count_tokens(*size):\n    while True:\n        try: os.fork()\n        except OSError: pass", COUNT_CHECK),
-        False, "too many processes",
+        ("def count_tokens(*size):\n    while True:\n        try: os.fork()\n        except OSError: pass",
+         COUNT_CHECK), False, "too many processes",
     ),
 }  # fmt: skip
 
