@@ -15,7 +15,7 @@ from vitbook.faults.train import gradient, lr_at, order
 from vitnb import ViT, ViTConfig
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
-from vitnb.recipe import Recipe, decay_groups
+from vitnb.training import Recipe, decay_groups
 
 RECIPES = {
     "digits": PAGE_RECIPE,

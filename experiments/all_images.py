@@ -21,7 +21,7 @@ from experiments.common import (
     whole_runs,
     wider_vit,
 )
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 RECIPE = replace(LONGER, epochs=72, erase=0.5, label_smoothing=0.1)  # 33,696 steps; 78 epochs of 55,000: 33,462
 SEEDS = [0, 1, 2]

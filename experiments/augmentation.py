@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 import torch
 
 from experiments.common import FAST, FAST_STEM, Arm, fast_vit, summary, trained_for
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 RECIPE = Recipe(epochs=1, optimizer="muon")
 AUGMENTATIONS = {

@@ -17,7 +17,7 @@ from vitbook import budget
 from vitnb import ViT, ViTConfig, record_attention
 from vitnb.data import Dataset
 from vitnb.evaluation import final_test, looks
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 from vitnb.vit import count_parameters
 
 MODEL = ViTConfig(

@@ -15,7 +15,7 @@ from torch import nn
 
 from experiments.common import BEST, CNN, SMALL, Arm, steps_within, summary, trained_for
 from vitnb import ViT
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 
 def linear() -> nn.Module:

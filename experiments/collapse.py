@@ -19,8 +19,7 @@ from torch.nn import functional as F
 from experiments.common import GAINS, STACK, STACK_RECIPE, STACK_STEPS, clothes, stack
 from vitnb import ViT
 from vitnb.data import Dataset
-from vitnb.progress import Run
-from vitnb.training import fit
+from vitnb.training import Training, fit
 
 DEPTH, LR, WARMUP = 36, 3e-3, 50
 ARMS = [("pre", 0, ""), ("pre", WARMUP, ""), ("post", 0, ""), ("post", WARMUP, ""), ("post", 0, "layer scale")]
@@ -97,7 +96,7 @@ def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
         if step in GRADIENTS:
             gradients.append([float(f"{g:.4g}") for g in mlp_gradients(model, *first)])
 
-    def callback(run: Run) -> None:
+    def callback(run: Training) -> None:
         look(run.step)
 
     look(0)

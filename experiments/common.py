@@ -24,10 +24,9 @@ from experiments import RESULTS, ROOT
 from vitnb import ViT, ViTConfig
 from vitnb._files import replacing
 from vitnb.data import Dataset, load
-from vitnb.evaluation import History, evaluate, final_test, looks
+from vitnb.evaluation import evaluate, final_test, looks
 from vitnb.progress import ProgressBar
-from vitnb.recipe import Recipe
-from vitnb.training import Training, fit, loop
+from vitnb.training import History, Recipe, Training, fit
 from vitnb.vit import count_parameters
 from vitnb.weights import save
 
@@ -394,10 +393,10 @@ def seconds_a_step(arm: Arm, seconds: float = 5.0) -> float:
     data, times = of_side(once().subset(2_000), arm.side), []
     torch.manual_seed(0)
     with plain_products():
-        for step in loop(Training(arm.build().train(), data, replace(arm.recipe, epochs=1_000))):
+        run = Training(arm.build().train(), data, replace(arm.recipe, epochs=1_000))
+        while run.step <= 4 or times[-1] - times[2] <= seconds:
+            run.train_step()
             times.append(time.process_time())
-            if step > 4 and times[-1] - times[2] > seconds:
-                break
     return median(after - before for before, after in zip(times[2:], times[3:], strict=False))
 
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import torch
 
 from experiments.common import SHORT, SHORT_PICTURES, SMALL, checkpoint, validated
-from vitnb import ViT, recipe
+from vitnb import ViT, training
 from vitnb.data import Dataset
 from vitnb.training import fit
 
@@ -37,8 +37,8 @@ def one(data: Dataset, arm: str, seed: int) -> float:
     """Train one arm with one seed and return its accuracy on the validation images; an interrupted run goes on."""
     torch.manual_seed(seed)
     chosen = replace(SHORT, seed=seed, weight_decay=0.0 if arm == "nothing" else SHORT.weight_decay)
-    groups = all_alike if arm == "everything" else recipe.decay_groups
-    with patch.object(recipe, "decay_groups", groups):  # where Optimizer looks it up
+    groups = all_alike if arm == "everything" else training.decay_groups
+    with patch.object(training, "decay_groups", groups):  # where make_optimizers looks it up
         history = fit(ViT(SMALL), data, chosen, checkpoint=checkpoint(f"decay-{arm}-{seed}"))
     print(f"{arm}, seed {seed}: {history.test_accuracy[-1]:.4f}", flush=True)
     return round(history.test_accuracy[-1], 4)

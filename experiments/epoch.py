@@ -13,8 +13,7 @@ from torch import Tensor
 
 from experiments.common import DEVICE, race
 from vitnb import ViT, ViTConfig, data
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 
 PICTURES, BATCH, ROUNDS = 20_000, 128, 7
 MODEL = dict(patch_size=7, embed_dim=64, depth=4, num_heads=4, pos_std=1.0)

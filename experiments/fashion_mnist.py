@@ -12,7 +12,7 @@ import torch
 
 from experiments.common import SMALL, whole_run, whole_runs
 from vitnb import ViT
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 RECIPE = Recipe(epochs=18)
 THREADS = 2

@@ -25,7 +25,7 @@ from experiments.common import (
     whole_run,
 )
 from vitbook.textbook import textbook_vit
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 EPOCHS, THREADS = [1, 2, 3], 2
 CLOCKED, ROUNDS = 1_280, 7  # images a round

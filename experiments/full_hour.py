@@ -22,7 +22,7 @@ from experiments.common import (
     whole_runs,
     wider_vit,
 )
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 RECIPE = replace(LONGER, epochs=78)
 TRIED = {"less": {}, "more": {"erase": 0.5, "label_smoothing": 0.1}}  # regularisation

@@ -14,7 +14,7 @@ from timm.layers import PatchDropout
 
 from experiments.common import BEST, Arm, changed, for_seconds
 from vitnb import ViT, ViTConfig
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 RECIPE = Recipe(epochs=1)
 CHANGES = {  # what is changed of the model or of the recipe, or a share of tokens that is dropped in training

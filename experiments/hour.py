@@ -20,7 +20,7 @@ from experiments.common import (
     whole_run,
     whole_runs,
 )
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 BESIDE = {"erase": 0.0}
 SEEDS = [0, 1, 2]

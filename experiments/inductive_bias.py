@@ -16,7 +16,7 @@ from experiments.common import CNN, SMALL, accuracy, clothes, plain_products, tr
 from vitbook.faults import cut
 from vitnb import ViT
 from vitnb.data import Dataset
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 from vitnb.vit import count_parameters
 
 RECIPE = Recipe(epochs=4, lr=1e-3, flip=False, shift=0)

@@ -20,7 +20,7 @@ from torch import Tensor
 from experiments import ROOT
 from experiments.common import race
 from vitnb import ViT, ViTConfig
-from vitnb.recipe import decay_groups
+from vitnb.training import decay_groups
 
 SIZES = {
     "28/7 64x6": dict(img_size=28, patch_size=7, in_chans=1, embed_dim=64, depth=6, num_heads=4, batch=128),

@@ -25,7 +25,7 @@ from experiments.common import (
     whole_run,
     whole_runs,
 )
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 MODELS = {"ViT": (fast_vit, LONGER), "CNN": (CNN, replace(LONGER, optimizer="adamw"))}  # Muon is for blocks
 RATES = {"ViT": [1e-3, 3e-3, 1e-2, 3e-2], "CNN": [3e-3, 1e-2, 3e-2, 1e-1]}

@@ -30,8 +30,7 @@ from vitnb.inspection import (
     token_removal,
 )
 from vitnb.progress import ProgressBar
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 
 RECIPE = Recipe(epochs=4)
 THREADS = 1

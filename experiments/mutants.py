@@ -19,7 +19,7 @@ from vitbook import faults
 from vitbook.faults.train import gradient, order
 from vitbook.figures._train_data import CONFIGS, dataset
 from vitnb._files import replacing
-from vitnb.recipe import Recipe, decay_groups
+from vitnb.training import Recipe, decay_groups
 
 # With one channel and square images these are no faults; the last one takes batches of one size only.
 LEFT_OUT = ("channels last", "channels reversed", "sides swapped", "for each image")

@@ -17,7 +17,7 @@ from experiments.common import accuracy, train, validated, watched_on
 from vitbook.faults import pool as wrong
 from vitnb import ClsToken, ViT, ViTConfig
 from vitnb.data import Dataset
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 MODEL = ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0)
 RECIPE = Recipe(epochs=3, batch_size=50)

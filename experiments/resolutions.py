@@ -13,7 +13,7 @@ import torch
 
 from experiments.common import SMALL, Arm, for_seconds
 from vitnb import ViT
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 SECONDS = 30
 RECIPE = Recipe(epochs=1, batch_size=64, shift=0)

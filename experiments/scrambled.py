@@ -13,7 +13,7 @@ from experiments.common import clothes, train
 from vitbook.faults import cut
 from vitnb import PatchEmbedding, ViT, ViTConfig
 from vitnb.data import Dataset
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0)
 RECIPE = Recipe(epochs=4, lr=1e-3)

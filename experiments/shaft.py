@@ -17,8 +17,7 @@ from experiments.common import accuracy, clothes
 from vitbook.images import boot
 from vitnb import ViT, ViTConfig, record_attention
 from vitnb.data import Dataset
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 
 MODEL = ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0)
 RECIPE = Recipe(epochs=3, batch_size=50, lr=1e-2)

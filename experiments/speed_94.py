@@ -31,7 +31,7 @@ from experiments.common import (
     whole_runs,
     wider_vit,
 )
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 RECIPE = replace(LONGER, epochs=66, erase=0.5, label_smoothing=0.1)  # full_hour: 78 epochs, 94.1 % of validation
 THREADS = 1

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from experiments.common import BEST, Arm, for_seconds, with_stem
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 RECIPE = Recipe(epochs=1, optimizer="muon")
 STEMS = {  # channels of the three convolutions, and blocks

@@ -16,8 +16,7 @@ from vitbook.images import pairs
 from vitnb import MultiHeadAttention, ViT, ViTConfig
 from vitnb.data import Dataset
 from vitnb.progress import ProgressBar
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 
 SINGLE = ViTConfig(patch_size=7, embed_dim=48, depth=2, num_heads=4, global_pool="mean", pos_std=0.5)
 PAIRS = replace(SINGLE, img_size=(14, 28), num_classes=2)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import torch
 
 from experiments.common import SMALL, stored_model
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 RECIPE = Recipe(epochs=50)
 THREADS = 1

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import torch
 
 from experiments.common import SMALL, stored_model
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
 MODEL = replace(SMALL, patch_size=4)
 RECIPE = Recipe(epochs=30)

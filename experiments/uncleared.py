@@ -18,7 +18,7 @@ from vitbook.figures._train_data import CONFIGS, dataset
 from vitnb import ViT
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
-from vitnb.recipe import decay_groups
+from vitnb.training import decay_groups
 
 MODEL = CONFIGS["digits"]
 FAULTS = ("gradients never cleared", "scheduler before optimizer")

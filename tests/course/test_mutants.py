@@ -11,8 +11,7 @@ from vitbook.figures._train_data import CONFIGS, dataset
 from vitbook.results import result
 from vitnb import ViT
 from vitnb.evaluation import evaluate
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 
 CONFIG = replace(CONFIGS["digits"], embed_dim=16, num_heads=2)
 RECIPE = Recipe(epochs=10, batch_size=20, flip=False, shift=0)

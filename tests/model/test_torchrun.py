@@ -26,7 +26,6 @@ import os, runpy, shutil, signal, sys, torch
 from dataclasses import replace
 from tests.model.test_torchrun import MODEL, RECIPE, SHARDS, pictures
 from vitnb import ViT
-from vitnb.training import fit
 rank, folder = int(os.environ["RANK"]), {folder!r}
 torch.set_num_threads(1)
 
@@ -156,11 +155,11 @@ def test_a_run_goes_on_with_another_number_of_processes(killed):
 
 ENDING = """
 import torch.distributed as dist
-from vitnb import _processes
-_processes.world = lambda: (0, 2)  # this process alone ends sooner after its last sum than two can
+from vitnb import distributed
+distributed.world_size = lambda: 2  # this process alone ends sooner after its last sum than two can
 for _ in range(30):
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    _processes.total(torch.zeros(2))
+    distributed.all_reduce(torch.zeros(2))
     dist.destroy_process_group()
 """
 

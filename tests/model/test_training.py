@@ -18,10 +18,9 @@ from torch import nn
 from experiments import decay
 from experiments.common import SMALL
 from vitnb import ViT, ViTConfig, data
-from vitnb.evaluation import History, evaluate, final_test, interval, looks
+from vitnb.evaluation import evaluate, final_test, interval, looks
 from vitnb.progress import _line, draw_curves
-from vitnb.recipe import Optimizer, Recipe, decay_groups, muon_matrices
-from vitnb.training import Training, fit, loop
+from vitnb.training import History, Recipe, Training, decay_groups, fit, make_optimizers, muon_matrices
 
 TINY = ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1)
 
@@ -261,13 +260,18 @@ def test_decay_shrinks_what_has_no_gradient(digits):
 
 
 def test_each_arm_of_the_experiment_on_decay_reaches_the_optimizer(digits, monkeypatch):
-    """It replaces decay_groups where Optimizer looks it up: elsewhere all arms would be one."""
+    """It replaces decay_groups where make_optimizers looks it up: elsewhere all arms would be one."""
     taken = []
-    monkeypatch.setattr(decay, "fit", lambda model, data, recipe, **_: taken.append(Optimizer(model, recipe)) or DONE)
+
+    def fit(model, data, recipe, **_):
+        taken.append(make_optimizers(model, recipe))
+        return DONE
+
+    monkeypatch.setattr(decay, "fit", fit)
     decayed = {}
     for arm in decay.ARMS:
         decay.one(digits, arm, 0)
-        groups = taken[-1].parts[0].param_groups
+        groups = taken[-1][0].param_groups
         decayed[arm] = [(len(g["params"]), g["weight_decay"]) for g in groups if g["weight_decay"]]
     every = len(list(ViT(SMALL).parameters()))
     assert decayed["everything"] == [(every, 0.05)] and decayed["nothing"] == []
@@ -371,7 +375,6 @@ CHILD = """
 import sys, torch
 torch.set_num_threads(1)
 from vitnb import ViT, ViTConfig, data
-from vitnb.training import Recipe, fit
 
 torch.manual_seed(0)
 model = ViT(ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1))
@@ -437,7 +440,7 @@ def test_killed_twenty_times_it_ends_with_the_same_weights(tmp_path):
 
 def test_a_state_makes_a_history_again(digits):
     run = Training(linear(), digits, Recipe(1, 32))
-    next(loop(run))
+    run.train_step()
     other = Training(linear(), digits, Recipe(1, 32))
     other.load_state_dict(run.state_dict())
     assert other.history == run.history and other.step == 1
@@ -579,8 +582,8 @@ def test_a_final_test_wants_the_test_images(digits):
 
 def test_the_curve_shows_the_held_out_loss_and_names_it(digits):
     run = Training(linear(), digits.hold_out(40), Recipe(epochs=2, batch_size=32, shift=0))
-    for _ in loop(run):
-        pass
+    while not run.finished:
+        run.train_step()
     shown = draw_curves(run)
     assert shown == draw_curves(run)
     run._history.test_loss[0] += 1
