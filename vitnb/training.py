@@ -168,6 +168,39 @@ class History:
         return asdict(self) | {"images_per_second": self.images_per_second}
 
 
+class Batches:
+    """The training images batch by batch, shuffled anew each epoch and augmented: the same step, the same batch.
+
+    To draw one seeds torch's generator, so the step's dropout is always the same as well.
+    """
+
+    def __init__(self, data: Dataset, recipe: Recipe):
+        self.data, self.recipe, self.device = data, recipe, data.train_labels.device
+        self.shard = distributed.shard(recipe.batch_size)  # this process' part of a batch
+        self.per_epoch = len(data.train_labels) // recipe.batch_size
+        self._order: Tensor | None = None
+
+    def draw(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return the normalised images (B, C, H, W) and the labels (B,) of a step, from 0."""
+        r, (epoch, index) = self.recipe, divmod(step, self.per_epoch)
+        if index == 0 or self._order is None:
+            self._seed(2 * epoch + 1)
+            self._order = torch.randperm(len(self.data.train_labels), device=self.device)  # (N,)
+        self._seed(2 * step)
+        chosen = self._order[index * r.batch_size : (index + 1) * r.batch_size]  # (B,)
+        images = augment(self.data.train_images[chosen], None, r.flip and self.data.mirror, r.shift, r.erase)
+        if self.shard.start:  # else each process would drop the same features of other images
+            self._seed(2 * step + 1_000_003 * self.shard.start)
+        return self.data.normalize(images[self.shard]), self.data.train_labels[chosen][self.shard]
+
+    def _seed(self, number: int) -> None:
+        seed = self.recipe.seed * 1_000_003 + number
+        if self.device.type == "cpu":
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed looks for GPUs at each call
+        else:
+            torch.manual_seed(seed)
+
+
 class Training:
     """A training under way: what fit takes from step to step and a callback sees.
 
@@ -178,18 +211,17 @@ class Training:
     def __init__(self, model: nn.Module, data: Dataset, recipe: Recipe):
         _check(model, data, recipe)
         self.model, self.recipe, self.device = model, recipe, device_of(model)
-        self.shard = distributed.shard(recipe.batch_size)  # this process' part of a batch
-        self.parallel = distributed.data_parallel(model, self.device)  # the model itself, if there is one process
         self.data = data.to(self.device)
+        self.batches = Batches(self.data, recipe)
+        self.parallel = distributed.data_parallel(model, self.device)  # the model itself, if there is one process
         self.half = recipe.autocast and self.device.type == "cuda"
-        self.steps_per_epoch = len(data.train_labels) // recipe.batch_size
+        self.steps_per_epoch = self.batches.per_epoch
         self.steps = recipe.epochs * self.steps_per_epoch
         self.step = 0
         self.optimizers = make_optimizers(model, recipe)
         self._history = History()
         self._losses: list[Tensor] = []  # those that still lie on the device
         self._correct = torch.zeros((), dtype=torch.long, device=self.device)  # in this epoch
-        self._order: Tensor | None = None
 
     @property
     def finished(self) -> bool:
@@ -217,25 +249,12 @@ class Training:
         self._fetch_losses()
         return self._history
 
-    def batch(self) -> tuple[Tensor, Tensor]:
-        """Draw the images (B, C, H, W) and labels (B,) of the next step: always the same ones for the same step."""
-        r, (epoch, index) = self.recipe, divmod(self.step, self.steps_per_epoch)
-        if index == 0 or self._order is None:
-            self._seed(2 * epoch + 1)
-            self._order = torch.randperm(len(self.data.train_labels), device=self.device)  # (N,)
-        self._seed(2 * self.step)
-        chosen = self._order[index * r.batch_size : (index + 1) * r.batch_size]  # (B,)
-        images = augment(self.data.train_images[chosen], None, r.flip and self.data.mirror, r.shift, r.erase)
-        if self.shard.start:  # else each process would drop the same features of other images
-            self._seed(2 * self.step + 1_000_003 * self.shard.start)
-        images, labels = images[self.shard], self.data.train_labels[chosen][self.shard]
-        return self.data.normalize(images).to(dtype_of(self.model)), labels
-
     def train_step(self) -> None:
         """Take the next step, and after the last one of an epoch test the model."""
         with self._clock():
+            images, labels = self.batches.draw(self.step)  # (B, C, H, W), (B,)
             lr = self.recipe.lr_at(self.step, self.steps)
-            loss, correct = self._update(*self.batch(), lr)
+            loss, correct = self._update(images.to(dtype_of(self.model)), labels, lr)
             self._note(loss, correct, lr)
         if self.epoch_ends:
             self._end_epoch()
@@ -302,13 +321,6 @@ class Training:
         yield
         self._history.seconds += time.perf_counter() - start
         self._history.cpu_seconds += time.process_time() - cpu
-
-    def _seed(self, number: int) -> None:
-        seed = self.recipe.seed * 1_000_003 + number
-        if self.device.type == "cpu":
-            torch.default_generator.manual_seed(seed)  # torch.manual_seed looks for GPUs at each call
-        else:
-            torch.manual_seed(seed)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next step needs."""

@@ -20,7 +20,7 @@ from experiments.common import SMALL
 from vitnb import ViT, ViTConfig, data
 from vitnb.evaluation import evaluate, final_test, interval, looks
 from vitnb.progress import _line, draw_curves
-from vitnb.training import History, Recipe, Training, decay_groups, fit, make_optimizers, muon_matrices
+from vitnb.training import Batches, History, Recipe, Training, decay_groups, fit, make_optimizers, muon_matrices
 
 TINY = ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1)
 
@@ -171,8 +171,7 @@ def test_digits_are_never_mirrored_and_clothes_are(digits):
     d = replace(digits, train_images=digits.train_images.clone())
     d.train_images[..., :14] = 0  # all light on the right
     for mirror, expected in ((False, {False}), (True, {False, True})):
-        run = Training(linear(), replace(d, mirror=mirror), Recipe(batch_size=160, shift=0))
-        images = run.batch()[0]
+        images, _ = Batches(replace(d, mirror=mirror), Recipe(batch_size=160, shift=0)).draw(0)
         left = images[..., :14].mean((1, 2, 3)) > images[..., 14:].mean((1, 2, 3))
         assert set(left.tolist()) == expected
 
