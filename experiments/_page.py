@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from experiments.common import PAGE_RECIPE
+from experiments._models import PAGE_RECIPE
 from vitbook import faults
 from vitbook.faults.train import gradient, lr_at, order
 from vitnb import ViT, ViTConfig

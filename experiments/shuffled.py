@@ -6,29 +6,28 @@ fixed disorders. The answers, the images and the position tables are stored
 for the live figure; the accuracy in each order, over all test images, too.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, train, watched_on
+from experiments._data import clothes, watched_on
+from experiments._experiment import Experiment
+from experiments._models import PLACED, PLACED_RECIPE, PLACES
+from experiments._trials import accuracy, train
 from vitnb import ViT, patchify, unpatchify
 from vitnb.data import Dataset
 
-PICTURES, TEST_PICTURES = 8_000, 5_000
-ORDERS = 8
-SEEDS = [0]
-CONFIG = {
-    "data": "fashion_mnist",
-    "pictures": PICTURES,
-    "test_pictures": TEST_PICTURES,
-    "orders": ORDERS,
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "model": PLACED.to_dict(),
-    "arms": PLACES,
-    "recipe": asdict(PLACED_RECIPE),
-}
+THIS = Experiment(
+    seeds=[0],
+    purpose="mechanism",
+    pictures=8_000,
+    test_pictures=5_000,
+    orders=8,
+    model=PLACED,
+    arms=PLACES,
+    recipe=PLACED_RECIPE,
+)
 
 
 def reorder(images: Tensor, order: Tensor) -> Tensor:
@@ -66,14 +65,14 @@ def rounded(values: Tensor, digits: int) -> list:
 
 def run() -> dict:
     data = clothes()
-    data = data.subset(PICTURES, test=TEST_PICTURES)
+    data = data.subset(THIS.pictures, test=THIS.test_pictures)
     torch.set_num_threads(1)
     labels = data.test_labels.tolist()
     chosen = [labels.index(label) for label in range(len(data.classes))]  # the first of each class
     N = (PLACED.img_size // PLACED.patch_size) ** 2
     g = torch.Generator().manual_seed(0)
-    orders = torch.stack([torch.arange(N)] + [torch.randperm(N, generator=g) for _ in range(ORDERS)])
-    models = {arm: ask(trained(data, arm, SEEDS[0]), data, chosen, orders) for arm in PLACES}
+    orders = torch.stack([torch.arange(N)] + [torch.randperm(N, generator=g) for _ in range(THIS.orders)])
+    models = {arm: ask(trained(data, arm, THIS.seeds[0]), data, chosen, orders) for arm in PLACES}
     return {
         "classes": list(data.classes),
         "pictures": chosen,

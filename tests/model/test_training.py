@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from experiments import decay
-from experiments.common import SMALL
+from experiments._models import SMALL
 from vitnb import ViT, ViTConfig, data
 from vitnb.evaluation import evaluate, final_test, interval, looks
 from vitnb.progress import _line, draw_curves
@@ -268,7 +268,7 @@ def test_each_arm_of_the_experiment_on_decay_reaches_the_optimizer(digits, monke
 
     monkeypatch.setattr(decay, "fit", fit)
     decayed = {}
-    for arm in decay.ARMS:
+    for arm in decay.THIS.arms:
         decay.one(digits, arm, 0)
         groups = taken[-1][0].param_groups
         decayed[arm] = [(len(g["params"]), g["weight_decay"]) for g in groups if g["weight_decay"]]
