@@ -38,7 +38,7 @@ def run() -> dict:
     torch.set_num_threads(1)
     torch.manual_seed(THIS.seeds[0])
     chance = random.Random(THIS.seeds[0])
-    models = {side: ViT(replace(SMALL, img_size=side)).eval() for side in THIS.sides}
+    models = {side: ViT(replace(THIS.model, img_size=side)).eval() for side in THIS.sides}
     clocks = {side: Clock(model) for side, model in models.items()}
     boots = {side: resized(boot()[None], side) / 255 for side in THIS.sides}
     by_part = {side: {part: [] for part in PARTS} for side in THIS.sides}

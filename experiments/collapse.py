@@ -78,7 +78,7 @@ def push(model: ViT, images: Tensor) -> tuple[float, float]:
 
 def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
     """Train one stack and look at it on the way."""
-    model = stack(DEPTH, norm, change, seed)
+    model = stack(THIS.depth, norm, change, seed)
     probe = data.normalize(data.test_images[: THIS.probe_images])  # (B, C, H, W)
     first = data.normalize(data.train_images[: STACK_RECIPE.batch_size]), data.train_labels[: STACK_RECIPE.batch_size]
     between, pushes, gradients = [], [], []
@@ -96,7 +96,7 @@ def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
         look(run.step)
 
     look(0)
-    history = fit(model, data, replace(THIS.recipe, warmup=warmup / STACK_STEPS, seed=seed), [callback])
+    history = fit(model, data, replace(THIS.recipe, warmup=warmup / THIS.steps, seed=seed), [callback])
     return {
         "between": between,
         "push": [size for size, _ in pushes],
@@ -108,7 +108,7 @@ def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
 
 
 def run() -> dict:
-    data = clothes().subset(STACK_STEPS * STACK_RECIPE.batch_size, test=THIS.test_images)
+    data = clothes().subset(THIS.steps * STACK_RECIPE.batch_size, test=THIS.test_images)
     torch.set_num_threads(1)
     arms = []
     for norm, warmup, change in ARMS:

@@ -29,17 +29,17 @@ THIS = Experiment(
 
 def run() -> dict:
     torch.set_num_threads(1)
-    data = validated().subset(SHORT_PICTURES)
+    data = validated().subset(THIS.images)
     return {"validation_accuracy": {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in THIS.arms}}
 
 
 def one(data: Dataset, arm: str, seed: int) -> float:
     """Train one arm with one seed and return its accuracy on the validation images; an interrupted run goes on."""
     torch.manual_seed(seed)
-    chosen = replace(SHORT, seed=seed, weight_decay=0.0 if arm == "nothing" else SHORT.weight_decay)
+    chosen = replace(THIS.recipe, seed=seed, weight_decay=0.0 if arm == "nothing" else THIS.recipe.weight_decay)
     groups = all_alike if arm == "everything" else training.decay_groups
     with patch.object(training, "decay_groups", groups):  # where make_optimizers looks it up
-        history = fit(ViT(SMALL), data, chosen, checkpoint=checkpoint(f"decay-{arm}-{seed}"))
+        history = fit(ViT(THIS.model), data, chosen, checkpoint=checkpoint(f"decay-{arm}-{seed}"))
     print(f"{arm}, seed {seed}: {history.test_accuracy[-1]:.4f}", flush=True)
     return round(history.test_accuracy[-1], 4)
 

@@ -28,4 +28,4 @@ THIS = Experiment(
 def run() -> dict:
     torch.set_num_threads(2)
     recipes = [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]
-    return whole_runs([whole_run("fashion_mnist", partial(ViT, SMALL), recipe) for recipe in recipes])
+    return whole_runs([whole_run("fashion_mnist", partial(ViT, THIS.model), recipe) for recipe in recipes])

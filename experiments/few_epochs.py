@@ -36,7 +36,7 @@ def run() -> dict:
     torch.set_num_threads(2)
     found = []
     for epochs in THIS.epochs:
-        runs = [one(replace(FIVE_MINUTES, epochs=epochs, seed=seed)) for seed in THIS.seeds]
+        runs = [one(replace(THIS.recipe, epochs=epochs, seed=seed)) for seed in THIS.seeds]
         found.append({"epochs": epochs} | summary(runs))
     return {"ours": found, "clocked": clocked()}
 
@@ -52,7 +52,7 @@ def clocked() -> dict:
     few = clothes().subset(THIS.clocked, test=0)
     large = enlarged(few)
     runners = {
-        "ours": lambda: train(fast_vit, few, replace(FIVE_MINUTES, epochs=1)),
+        "ours": lambda: train(fast_vit, few, replace(THIS.recipe, epochs=1)),
         "textbook": lambda: train(textbook_vit, large, TEXTBOOK_RECIPE),
     }
     with plain_products():

@@ -26,7 +26,7 @@ THIS = Experiment(
 
 def run() -> dict:
     torch.set_num_threads(2)
-    recipes = [replace(FIVE_MINUTES, seed=seed) for seed in THIS.seeds]
+    recipes = [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]
     runs = [whole_run("five_minutes", fast_vit, recipe) for recipe in recipes]
     store_code("five_minutes")
     return whole_runs(runs)

@@ -66,7 +66,7 @@ def one(data: Dataset, arm: str, seed: int) -> float:
     model = build(name, replace(CONFIGS[DATA], pos_std=std), times)
     learn(model, name, data, replace(RECIPES[DATA], seed=seed))
     torch.manual_seed(seed)
-    found = evaluate(model, data.normalize(data.test_images), data.test_labels, TEST_BATCH)
+    found = evaluate(model, data.normalize(data.test_images), data.test_labels, THIS.test_batch)
     return round(found.accuracy, 4)
 
 

@@ -40,7 +40,7 @@ def run() -> dict:
     torch.set_num_threads(1)
     arms = {}
     for name, change in THIS.changes.items():
-        model, recipe = changed(BEST, THIS.recipe, change)
+        model, recipe = changed(THIS.model, THIS.recipe, change)
         arms[name] = Arm(partial(built, model, change.get("tokens_dropped", 0.0)), recipe)
     return {"arms": for_seconds("further", arms, THIS.seconds, THIS.seeds)}
 

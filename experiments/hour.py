@@ -30,12 +30,12 @@ THIS = Experiment(
 
 def run() -> dict:
     torch.set_num_threads(1)
-    recipes = [replace(LONGER, seed=seed) for seed in THIS.seeds]
+    recipes = [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]
     first, other, *rest = two_at_a_time(one, [recipes[0], replace(recipes[0], **THIS.beside), *recipes[1:]])
     return whole_runs([first, *rest]) | {"beside": other}
 
 
 def one(recipe: Recipe) -> dict:
-    if recipe.erase == LONGER.erase:
+    if recipe.erase == THIS.recipe.erase:
         return whole_run("hour", fast_vit, recipe)
     return tried_run("hour-beside", fast_vit, recipe)

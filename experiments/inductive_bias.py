@@ -37,7 +37,7 @@ THIS = Experiment(
 
 def striped() -> ViT:
     """The small ViT on patches that reshape alone makes."""
-    model = ViT(SMALL)
+    model = ViT(THIS.model)
     model.patch_embed.__class__ = cut.embedding(cut.reshape_alone)
     return model
 

@@ -33,7 +33,7 @@ THIS = Experiment(
 
 def last_gradient(data: Dataset, width: int, depth: int, norm: str, std: float | None, seed: int) -> float:
     torch.manual_seed(seed)
-    model = ViT(replace(STACK, embed_dim=width, num_heads=WIDTHS[width], depth=depth, norm=norm))
+    model = ViT(replace(THIS.model, embed_dim=width, num_heads=WIDTHS[width], depth=depth, norm=norm))
     for layer in model.blocks.modules() if std else ():
         if isinstance(layer, nn.Linear):
             nn.init.normal_(layer.weight, std=std)

@@ -44,6 +44,6 @@ def run() -> dict:
     arms, changes = {}, {}
     for rung, change in THIS.rungs.items():
         changes |= change
-        model, recipe = changed(TEXTBOOK, TEXTBOOK_RECIPE, changes)
+        model, recipe = changed(THIS.model, THIS.recipe, changes)
         arms[rung] = Arm(partial(ViT, model), recipe, model.img_size)
     return {"rungs": for_seconds("ladder", arms, THIS.seconds, THIS.seeds)}

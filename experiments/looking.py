@@ -52,7 +52,7 @@ def run() -> dict:
     runs = []
     for seed in THIS.seeds:
         torch.manual_seed(seed)
-        model = ViT(SMALL).eval()
+        model = ViT(THIS.model).eval()
         start = deepcopy(model)
         history = fit(model, data, replace(THIS.recipe, seed=seed), [ProgressBar()])
         model.eval()
@@ -75,7 +75,7 @@ def look(model: ViT, data: Dataset, start: ViT) -> dict:
         "attention of cls, last layer": maps[-1].mean(1)[:, 0, 1:],  # (B, N)
         "rollout": rollout(maps)[:, 0, 1:],
         "rollout of the random network": rollout(start_maps)[:, 0, 1:],
-        "brightness": patchify(pixels.float(), SMALL.patch_size).mean(2),
+        "brightness": patchify(pixels.float(), THIS.model.patch_size).mean(2),
     }
     black = (0 - data.mean[0]) / data.std[0]
     moved = {
@@ -109,7 +109,9 @@ def look(model: ViT, data: Dataset, start: ViT) -> dict:
 
 def ink(data: Dataset) -> Tensor:
     """Which patches of the images show clothes: (B, N)."""
-    return patchify(data.test_images[: THIS.pictures_looked_at].float() / 255, SMALL.patch_size).mean(2) >= THIS.ink
+    return (
+        patchify(data.test_images[: THIS.pictures_looked_at].float() / 255, THIS.model.patch_size).mean(2) >= THIS.ink
+    )
 
 
 def on_the_clothes(heads: Tensor, mask: Tensor) -> dict:
@@ -127,7 +129,7 @@ def on_the_clothes(heads: Tensor, mask: Tensor) -> dict:
 def ablated(model: ViT, data: Dataset) -> dict:
     """What the accuracy gains without one head, or without the heads of a layer, and the paired standard error."""
     images, labels = data.normalize(data.test_images[: THIS.images_ablated]), data.test_labels[: THIS.images_ablated]
-    layers, h = SMALL.depth, SMALL.num_heads
+    layers, h = THIS.model.depth, THIS.model.num_heads
     means = head_means(model, data.normalize(data.train_images[: THIS.images_ablated]))
     whole = (model(images).argmax(1) == labels).float()  # (B,)
 

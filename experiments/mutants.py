@@ -64,13 +64,15 @@ def run() -> dict:
     torch.set_num_threads(1)
     results: dict[str, dict[str, list[float]]] = {}
     for plan, (source, changes, chosen) in PLANS.items():
-        data, config, results[plan] = dataset(source), replace(CONFIGS[source], **changes), {}
+        data, config, results[plan] = dataset(source), replace(THIS.models[source], **changes), {}
         file = checkpoint(f"mutants-{plan.replace(', ', '-').replace(' ', '-')}")
         kept = torch.load(file, weights_only=True) if file.exists() else {}
         for name in ("right", *chosen):
             if name not in kept:
                 with plain_products():
-                    kept[name] = [one(data, name, config, replace(RECIPES[source], seed=seed)) for seed in THIS.seeds]
+                    kept[name] = [
+                        one(data, name, config, replace(THIS.recipes[source], seed=seed)) for seed in THIS.seeds
+                    ]
                 print(f"{plan}, {name}: {kept[name]}", flush=True)
                 with replacing(file) as part:
                     torch.save(kept, part)

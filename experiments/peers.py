@@ -38,7 +38,7 @@ def run() -> dict:
         "step": {},
         "answer": {},
     }
-    for size, sizes in SIZES.items():
+    for size, sizes in THIS.sizes.items():
         sizes = dict(sizes)
         batch = sizes.pop("batch")
         torch.manual_seed(THIS.seeds[0])
@@ -47,10 +47,10 @@ def run() -> dict:
         labels = torch.randint(10, (batch,), device=DEVICE)
         result["parameters"][size] = {n: sum(p.numel() for p in m.parameters()) for n, m in models.items()}
         steps = {name: step(model, images, labels) for name, model in models.items()}
-        result["step"][size] = race(steps, THIS.rounds, chance, against=AGAINST)
+        result["step"][size] = race(steps, THIS.rounds, chance, against=THIS.against)
         for model in models.values():
             model.eval()
         answers = {name: answer(model, images) for name, model in models.items()}
-        result["answer"][size] = race(answers, THIS.rounds, chance, against=AGAINST)
+        result["answer"][size] = race(answers, THIS.rounds, chance, against=THIS.against)
         print(size, {k: v["ratio"] for k, v in result["step"][size].items()}, flush=True)
     return result

@@ -69,7 +69,8 @@ def run() -> dict:
     data = validated().subset(THIS.pictures)
     return {
         "validation_accuracy": {
-            pool: {str(lr): [one(data, pool, lr, seed) for seed in THIS.seeds] for lr in THIS.rates} for pool in POOLS
+            pool: {str(lr): [one(data, pool, lr, seed) for seed in THIS.seeds] for lr in THIS.rates}
+            for pool in THIS.pools
         },
         "bugs": {bug: [one(data, bug, THIS.bug_rate, seed) for seed in THIS.seeds] for bug in BUGS},
     }

@@ -60,8 +60,8 @@ def resized(model: ViT, size: int, stretch=resize_positions) -> ViT:
 def run() -> dict:
     data = clothes()
     data = data.subset(THIS.pictures, test=THIS.test_pictures)
-    results = {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in PLACES}
-    with_table = [arm for arm in PLACES if arm != "none"]
+    results = {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in THIS.arms}
+    with_table = [arm for arm in THIS.arms if arm != "none"]
     return {
         "accuracy": {arm: {k: [r[k] for r in runs] for k in ("ordered", "shuffled")} for arm, runs in results.items()},
         "sizes": {arm: {k: [r[k] for r in results[arm]] for k in ("right", "line")} for arm in with_table},
@@ -70,12 +70,12 @@ def run() -> dict:
 
 def one(data: Dataset, arm: str, seed: int) -> dict:
     """Train one arm with one seed and test it in every way."""
-    config, name = replace(PLACED, **PLACES[arm]), f"positions-{list(PLACES).index(arm)}-{seed}"
-    model, _ = train(lambda: ViT(config), watched_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)
+    config, name = replace(THIS.model, **THIS.arms[arm]), f"positions-{list(THIS.arms).index(arm)}-{seed}"
+    model, _ = train(lambda: ViT(config), watched_on(data, 500), replace(THIS.recipe, seed=seed), name)
     images, labels = data.normalize(data.test_images), data.test_labels
     out = {
         "ordered": accuracy(model, images, labels),
-        "shuffled": accuracy(model, shuffle_patches(images, PLACED.patch_size, seed), labels),
+        "shuffled": accuracy(model, shuffle_patches(images, THIS.model.patch_size, seed), labels),
         "right": [],
         "line": [],
     }

@@ -40,13 +40,13 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    data = validated().subset(SHORT_PICTURES)
+    data = validated().subset(THIS.pictures)
     return {"runs": {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in THIS.arms}}
 
 
 def one(data: Dataset, arm: str, seed: int) -> dict:
     """Train one arm with one seed; a run that was interrupted goes on."""
-    config, recipe = changed(SMALL, replace(SHORT, seed=seed), THIS.arms[arm])
+    config, recipe = changed(THIS.model, replace(THIS.recipe, seed=seed), THIS.arms[arm])
     name = f"recipes-{list(THIS.arms).index(arm)}-{seed}"
     model, history = train(lambda: ViT(config), watched_on(data, WATCHED), recipe, name)
     right = accuracy(model, data.normalize(data.test_images), data.test_labels)

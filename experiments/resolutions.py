@@ -31,7 +31,7 @@ THIS = Experiment(
 def run() -> dict:
     torch.set_num_threads(1)
     arms = {
-        name: Arm(partial(ViT, replace(SMALL, img_size=side, patch_size=patch)), THIS.recipe, side)
+        name: Arm(partial(ViT, replace(THIS.model, img_size=side, patch_size=patch)), THIS.recipe, side)
         for name, (side, patch) in THIS.arms.items()
     }
     return {"arms": for_seconds("resolutions", arms, THIS.seconds_an_arm, THIS.seeds)}

@@ -124,7 +124,7 @@ def look(data: Dataset, mean: ViT, cls: ViT) -> dict:
         "mean": {"answer": mean(image).argmax().item(), "votes": votes.tolist()},
         "cls": {
             "answer": answer,
-            "attention_to_shaft": [round(row[[1 + n for n in SHAFT]].sum().item(), 4) for row in rows],
+            "attention_to_shaft": [round(row[[1 + n for n in THIS.shaft]].sum().item(), 4) for row in rows],
             "largest_patch": [row[1:].argmax().item() for row in rows],
             "boot": interventions(cls, image, data),
         },

@@ -33,13 +33,13 @@ THIS = Experiment(
 def reorder(images: Tensor, order: Tensor) -> Tensor:
     """Put the patches of all images (B, C, H, W) in one order: place n shows patch order[n]."""
     _, C, H, W = images.shape
-    return unpatchify(patchify(images, PLACED.patch_size)[:, order], PLACED.patch_size, (H, W), C)
+    return unpatchify(patchify(images, THIS.model.patch_size)[:, order], THIS.model.patch_size, (H, W), C)
 
 
 def trained(data: Dataset, arm: str, seed: int) -> ViT:
     """The model of the experiment `positions`: the same initialisation, images and recipe."""
-    config, name = replace(PLACED, **PLACES[arm]), f"shuffled-{list(PLACES).index(arm)}"
-    return train(lambda: ViT(config), watched_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)[0]
+    config, name = replace(THIS.model, **THIS.arms[arm]), f"shuffled-{list(THIS.arms).index(arm)}"
+    return train(lambda: ViT(config), watched_on(data, 500), replace(THIS.recipe, seed=seed), name)[0]
 
 
 @torch.no_grad()
@@ -69,10 +69,10 @@ def run() -> dict:
     torch.set_num_threads(1)
     labels = data.test_labels.tolist()
     chosen = [labels.index(label) for label in range(len(data.classes))]  # the first of each class
-    N = (PLACED.img_size // PLACED.patch_size) ** 2
+    N = (THIS.model.img_size // THIS.model.patch_size) ** 2
     g = torch.Generator().manual_seed(0)
     orders = torch.stack([torch.arange(N)] + [torch.randperm(N, generator=g) for _ in range(THIS.orders)])
-    models = {arm: ask(trained(data, arm, THIS.seeds[0]), data, chosen, orders) for arm in PLACES}
+    models = {arm: ask(trained(data, arm, THIS.seeds[0]), data, chosen, orders) for arm in THIS.arms}
     return {
         "classes": list(data.classes),
         "pictures": chosen,

@@ -36,7 +36,7 @@ def run() -> dict:
     loss: dict[str, list[list[float]]] = {}
     for name in ("right", *THIS.faults):
         with plain_products():
-            found = [train(partial(build, name), data, replace(PAGE_RECIPE, seed=seed))[1] for seed in THIS.seeds]
+            found = [train(partial(build, name), data, replace(THIS.recipe, seed=seed))[1] for seed in THIS.seeds]
         accuracy[name] = [[round(share, 4) for share in one.test_accuracy] for one in found]
         loss[name] = [[round(value, 4) for value in one.train_loss] for one in found]
         print(name, [shares[-1] for shares in accuracy[name]], flush=True)

@@ -67,5 +67,5 @@ def half_vit() -> nn.Module:
 
 def one_step(model: nn.Module) -> Callable[[], None]:
     torch.manual_seed(0)
-    images = torch.randn(THIS.recipe.batch_size, WIDER.in_chans, WIDER.img_size, WIDER.img_size)
-    return step(model.train(), images, torch.randint(WIDER.num_classes, (len(images),)))
+    images = torch.randn(THIS.recipe.batch_size, THIS.model.in_chans, THIS.model.img_size, THIS.model.img_size)
+    return step(model.train(), images, torch.randint(THIS.model.num_classes, (len(images),)))

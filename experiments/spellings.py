@@ -49,7 +49,7 @@ def run() -> dict:
     torch.manual_seed(THIS.seeds[0])
     chance = random.Random(THIS.seeds[0])
     result: dict[str, dict] = {"patches": {}, "attention": {}}
-    for size, s in SIZES.items():
+    for size, s in THIS.sizes.items():
         patches, attention = layers(s)
         images = torch.randn(s["batch"], s["in_chans"], s["img_size"], s["img_size"], device=DEVICE)
         tokens = torch.randn(s["batch"], patches["product"].num_patches + 1, s["embed_dim"], device=DEVICE)

@@ -34,7 +34,7 @@ THIS = Experiment(
 def run() -> dict:
     torch.set_num_threads(1)
     arms = {
-        name: Arm(partial(with_stem, replace(BEST, depth=depth), widths), THIS.recipe)
+        name: Arm(partial(with_stem, replace(THIS.model, depth=depth), widths), THIS.recipe)
         for name, (widths, depth) in THIS.stems.items()
     }
     return {"arms": for_seconds("stems", arms, THIS.seconds, THIS.seeds)}

@@ -21,4 +21,4 @@ THIS = Experiment(
 
 def run() -> dict:
     torch.set_num_threads(1)
-    return stored_model("trained", SMALL, THIS.recipe)
+    return stored_model("trained", THIS.model, THIS.recipe)

@@ -36,21 +36,21 @@ def one(data: Dataset, name: str, clips: bool, seed: int) -> float:
     step = faults.train.step if name == "right" else faults.FAULTS[name].wrong
     torch.manual_seed(seed)
     model = ViT(THIS.model)
-    groups = decay_groups(model, PAGE_RECIPE.weight_decay)
-    optimizer = torch.optim.AdamW(groups, lr=1.0, betas=PAGE_RECIPE.betas)
+    groups = decay_groups(model, THIS.recipe.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=1.0, betas=THIS.recipe.betas)
     images, labels = data.normalize(data.train_images), data.train_labels
-    batches = len(labels) // PAGE_RECIPE.batch_size
-    steps = PAGE_RECIPE.epochs * batches
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: PAGE_RECIPE.lr_at(min(n, steps - 1), steps))
+    batches = len(labels) // THIS.recipe.batch_size
+    steps = THIS.recipe.epochs * batches
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: THIS.recipe.lr_at(min(n, steps - 1), steps))
     if clips:
 
         def clip(*_: object) -> None:  # what a hook returns would be the optimizer's
-            clip_grad_norm_(model.parameters(), PAGE_RECIPE.clip)
+            clip_grad_norm_(model.parameters(), THIS.recipe.clip)
 
         optimizer.register_step_pre_hook(clip)
     generator = torch.Generator().manual_seed(seed)
-    for _ in range(PAGE_RECIPE.epochs):
-        for chosen in torch.randperm(len(labels), generator=generator).split(PAGE_RECIPE.batch_size)[:batches]:
+    for _ in range(THIS.recipe.epochs):
+        for chosen in torch.randperm(len(labels), generator=generator).split(THIS.recipe.batch_size)[:batches]:
             if not math.isfinite(step(model, optimizer, scheduler, images[chosen], labels[chosen])):
                 return 1 / len(data.classes)
     return round(evaluate(model, data.normalize(data.test_images), data.test_labels).accuracy, 4)
