@@ -127,7 +127,7 @@ class ViT(nn.Module):
     def embed(self, images: Tensor) -> Tensor:
         """Turn images (B, C, H, W) into tokens with positions (B, T, D): equation 1."""
         x = self.patch_embed(images)  # (B, N, D)
-        x = self.pool.prepend(x)  # (B, T, D)
+        x = self.pool.prepend(x)  # (B, T, D): with the cls token, if the pooling reads one
         return self.drop(self.positions(x))  # (B, T, D)
 
     def encode(self, x: Tensor) -> Tensor:
