@@ -26,6 +26,7 @@ import os, runpy, shutil, signal, sys, torch
 from dataclasses import replace
 from tests.model.test_torchrun import MODEL, RECIPE, SHARDS, pictures
 from vitnb import ViT
+from vitnb.training import fit
 rank, folder = int(os.environ["RANK"]), {folder!r}
 torch.set_num_threads(1)
 

@@ -374,6 +374,7 @@ CHILD = """
 import sys, torch
 torch.set_num_threads(1)
 from vitnb import ViT, ViTConfig, data
+from vitnb.training import Recipe, fit
 
 torch.manual_seed(0)
 model = ViT(ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1))
