@@ -2,9 +2,9 @@
 
 `python -m experiments` makes every result that is missing, `python -m
 experiments NAME` one, again. A script has a docstring (its first line is the
-claim), a CONFIG of plain values with the device, SEEDS, and run(), which
-returns plain data. It imports no other script: what several need is in
-common.py.
+claim), THIS, an Experiment with all that it sets, and run(), which returns
+plain data. It imports no other script: what several need is in the modules
+with an underscore.
 """
 
 from pathlib import Path

@@ -21,8 +21,8 @@ from vitnb._validate import switched_on
 
 
 def names() -> list[str]:
-    """Every script of this folder; common.py is what they share."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py") if path.stem != "common")
+    """Every script of this folder; what they share has an underscore."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
 
 
 def result_path(name: str) -> Path:
@@ -36,7 +36,7 @@ def missing() -> list[str]:
 
 
 def needs_gpu(name: str) -> bool:
-    return importlib.import_module(f"experiments.{name}").CONFIG["device"] == "cuda"
+    return importlib.import_module(f"experiments.{name}").THIS.device == "cuda"
 
 
 def measure(name: str) -> dict[str, Any]:
@@ -54,11 +54,11 @@ def measure(name: str) -> dict[str, Any]:
         "command": f"python -m experiments {name}",
         **code,
         "date": datetime.now(UTC).date().isoformat(),
-        "config": module.CONFIG,
-        "seeds": module.SEEDS,
+        "config": module.THIS.config(),
+        "seeds": module.THIS.seeds,
         "seconds": round(seconds(), 1),
         "resumed": resumed,
-        "device": f"{module.CONFIG['device']} ({platform.machine()}, {os.cpu_count()} cores)",
+        "device": f"{module.THIS.device} ({platform.machine()}, {os.cpu_count()} cores)",
         "processor": processor(),
         "gpu": torch.cuda.get_device_name() if needs_gpu(name) and torch.cuda.is_available() else None,
         "threads": torch.get_num_threads(),

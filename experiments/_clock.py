@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from experiments.common import checkpoint
+from experiments._trials import checkpoint
 from vitnb._files import replacing
 
 

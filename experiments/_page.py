@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from experiments.common import PAGE_RECIPE
+from experiments._models import PAGE_RECIPE
 from vitbook import faults
 from vitbook.faults.train import gradient, lr_at, order
 from vitnb import ViT, ViTConfig
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
-from vitnb.recipe import Recipe, decay_groups
+from vitnb.training import Recipe, decay_groups
 
 RECIPES = {
     "digits": PAGE_RECIPE,

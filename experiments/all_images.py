@@ -7,40 +7,32 @@ watches the training: the result of a seed is the accuracy after its last step,
 on the test images, which are looked at once.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import (
-    LONGER,
-    WIDER,
-    WIDER_STEM,
-    WIDER_STRIDES,
-    two_at_a_time,
-    whole_run,
-    whole_runs,
-    wider_vit,
-)
-from vitnb.recipe import Recipe
+from experiments._budget import two_at_a_time
+from experiments._experiment import Experiment
+from experiments._models import LONGER, WIDER, WIDER_STEM, WIDER_STRIDES, wider_vit
+from experiments._trials import whole_run, whole_runs
+from vitnb.training import Recipe
 
-RECIPE = replace(LONGER, epochs=72, erase=0.5, label_smoothing=0.1)  # 33,696 steps; 78 epochs of 55,000: 33,462
-SEEDS = [0, 1, 2]
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": None,
-    "chosen_by": "full_hour",
-    "reported_on": "test",
-    "model": WIDER.to_dict(),
-    "stem": WIDER_STEM,
-    "strides": WIDER_STRIDES,
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=[0, 1, 2],
+    purpose="refit",
+    side_by_side=2,
+    chosen_by="full_hour",
+    reported_on="test",
+    model=WIDER,
+    stem=WIDER_STEM,
+    strides=WIDER_STRIDES,
+    recipe=replace(LONGER, epochs=72, erase=0.5, label_smoothing=0.1),  # 33,696 steps; 78 epochs of 55,000: 33,462
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
-    return whole_runs(two_at_a_time(one, [replace(RECIPE, seed=seed) for seed in SEEDS]))
+    return whole_runs(two_at_a_time(one, [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]))
 
 
 def one(recipe: Recipe) -> dict:

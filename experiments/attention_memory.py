@@ -16,38 +16,45 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.common import memory_of_this_process
+from experiments._experiment import Experiment
+from experiments._timing import memory_of_this_process
 
-TOKENS, HEADS, HEAD_DIM, RUNS, THREADS = [512, 1024, 2048, 4096], 4, 32, 3, 1
-SEEDS = [0]
-CONFIG = {"device": "cpu", "tokens": TOKENS, "heads": HEADS, "head_dim": HEAD_DIM, "runs": RUNS}
+THIS = Experiment(
+    seeds=[0],
+    purpose="timing",
+    data=None,
+    tokens=[512, 1024, 2048, 4096],
+    heads=4,
+    head_dim=32,
+    runs=3,
+)
 
 
 def written_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (q @ k.mT / HEAD_DIM**0.5).softmax(-1) @ v
+    return (q @ k.mT / THIS.head_dim**0.5).softmax(-1) @ v
 
 
 WAYS = {"fused": F.scaled_dot_product_attention, "written out": written_out}
 
 
 def run() -> dict:
-    torch.set_num_threads(THREADS)
-    return {mode: {way: [apart(mode, way, T) for T in TOKENS] for way in WAYS} for mode in ("forward", "training")}
+    torch.set_num_threads(1)
+    return {mode: {way: [apart(mode, way, T) for T in THIS.tokens] for way in WAYS} for mode in ("forward", "training")}
 
 
 def apart(mode: str, way: str, tokens: int) -> dict:
     """Measure in new processes."""
     command = [sys.executable, "-m", "experiments.attention_memory", mode, way, str(tokens)]
-    runs = [json.loads(subprocess.check_output(command, text=True)) for _ in range(RUNS)]
+    runs = [json.loads(subprocess.check_output(command, text=True)) for _ in range(THIS.runs)]
     print(f"{mode}, {way}, {tokens} tokens: {median(runs) / 1e6:.1f} MB", flush=True)
     return {"tokens": tokens, "bytes": median(runs), "runs": runs}
 
 
 def peak(mode: str, way: str, tokens: int) -> int:
     """Bytes at the peak of one attention, less those before it."""
-    torch.set_num_threads(THREADS)
-    torch.manual_seed(SEEDS[0])
-    q, k, v = torch.randn(3, 1, HEADS, tokens, HEAD_DIM).unbind(0)  # (B, h, T, D/h)
+    torch.set_num_threads(1)
+    torch.manual_seed(THIS.seeds[0])
+    q, k, v = torch.randn(3, 1, THIS.heads, tokens, THIS.head_dim).unbind(0)  # (B, h, T, D/h)
 
     def attend(tokens: int) -> None:
         few = [x[:, :, :tokens].detach().requires_grad_(mode == "training") for x in (q, k, v)]

@@ -6,42 +6,42 @@ twenty and sixty epochs with a schedule of its own, four seeds, judged by 5,000
 images held out of the training images.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import FAST, FAST_STEM, Arm, fast_vit, summary, trained_for
-from vitnb.recipe import Recipe
+from experiments._budget import Arm, trained_for
+from experiments._experiment import Experiment
+from experiments._models import FAST, FAST_STEM, fast_vit
+from experiments._trials import summary
+from vitnb.training import Recipe
 
-RECIPE = Recipe(epochs=1, optimizer="muon")
-AUGMENTATIONS = {
-    "none": {"flip": False, "shift": 0},
-    "mirrored": {"shift": 0},
-    "and shifted": {},
-    "and erased": {"erase": 0.25},
-}
-PICTURES = 6_000
-EPOCHS = [60, 20, 7]
-SEEDS = [0, 1, 2, 3]
-CONFIG = {
-    "device": "cpu",
-    "data": "fashion_mnist",
-    "judged_on": "validation",
-    "model": FAST.to_dict(),
-    "stem": FAST_STEM,
-    "recipe": asdict(RECIPE),
-    "augmentations": AUGMENTATIONS,
-    "pictures": PICTURES,
-    "epochs": EPOCHS,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3],
+    purpose="choice",
+    side_by_side=2,
+    model=FAST,
+    stem=FAST_STEM,
+    recipe=Recipe(epochs=1, optimizer="muon"),
+    augmentations={
+        "none": {"flip": False, "shift": 0},
+        "mirrored": {"shift": 0},
+        "and shifted": {},
+        "and erased": {"erase": 0.25},
+    },
+    pictures=6_000,
+    epochs=[60, 20, 7],
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
     arms, steps = {}, {}
-    for epochs in EPOCHS:
-        for name, change in AUGMENTATIONS.items():
-            arms[name, epochs] = Arm(fast_vit, replace(RECIPE, **change), pictures=PICTURES)
-            steps[name, epochs] = epochs * (PICTURES // RECIPE.batch_size)
-    runs = trained_for(steps, "augmentation", arms, SEEDS)
-    return {name: {epochs: summary(runs[name, epochs]) for epochs in sorted(EPOCHS)} for name in AUGMENTATIONS}
+    for epochs in THIS.epochs:
+        for name, change in THIS.augmentations.items():
+            arms[name, epochs] = Arm(fast_vit, replace(THIS.recipe, **change), pictures=THIS.pictures)
+            steps[name, epochs] = epochs * (THIS.pictures // THIS.recipe.batch_size)
+    runs = trained_for(steps, "augmentation", arms, THIS.seeds)
+    return {
+        name: {epochs: summary(runs[name, epochs]) for epochs in sorted(THIS.epochs)} for name in THIS.augmentations
+    }

@@ -6,57 +6,56 @@ one epoch of few images, and stores nothing.
 """
 
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import mean, stdev
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.common import DEVICE, clothes, train, validated
+from experiments._data import clothes, validated
+from experiments._experiment import Experiment
+from experiments._timing import DEVICE
+from experiments._trials import train
 from vitbook import budget
 from vitnb import ViT, ViTConfig, record_attention
 from vitnb.data import Dataset
 from vitnb.evaluation import final_test, looks
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 from vitnb.vit import count_parameters
 
-MODEL = ViTConfig(
-    patch_size=4,
-    embed_dim=256,
-    depth=6,
-    num_heads=8,
-    mlp_ratio=2.0,
-    stem="conv",
-    global_pool="mean",
-    dropout=0.1,
-    pos_std=1.0,
+THIS = Experiment(
+    seeds=[0, 1, 2],
+    purpose="choice",
+    device="cuda",
+    reported_on="test",
+    model=ViTConfig(
+        patch_size=4,
+        embed_dim=256,
+        depth=6,
+        num_heads=8,
+        mlp_ratio=2.0,
+        stem="conv",
+        global_pool="mean",
+        dropout=0.1,
+        pos_std=1.0,
+    ),
+    recipe=Recipe(epochs=150, batch_size=256, lr=1e-3, label_smoothing=0.1, shift=2, erase=0.25),
+    goal=0.94,
 )
-RECIPE = Recipe(epochs=150, batch_size=256, lr=1e-3, label_smoothing=0.1, shift=2, erase=0.25)
-GOAL = 0.94
-SEEDS = [0, 1, 2]
-CONFIG = {
-    "device": "cuda",
-    "data": "fashion_mnist",
-    "judged_on": "validation",
-    "reported_on": "test",
-    "model": MODEL.to_dict(),
-    "recipe": asdict(RECIPE),
-    "goal": GOAL,
-}
 
 
 def run() -> dict:
     if DEVICE == "cpu" and not budget(False, True):
         raise SystemExit("This experiment needs a GPU; VITNB_FAST=1 goes the same way at small size on any machine.")
-    data, epochs = validated(), budget(RECIPE.epochs, 1)
+    data, epochs = validated(), budget(THIS.recipe.epochs, 1)
     if budget(False, True):
         data = data.subset(256, test=100)
-    runs = [one(data, replace(RECIPE, epochs=epochs, seed=seed)) for seed in SEEDS]
+    runs = [one(data, replace(THIS.recipe, epochs=epochs, seed=seed)) for seed in THIS.seeds]
     accuracies = [found["test_accuracy"] for found in runs]
     each = 3 * flop()  # a training step: forward, and twice as much backward
     best = peak()
     return {
-        "parameters": count_parameters(ViT(MODEL)),
+        "parameters": count_parameters(ViT(THIS.model)),
         "test_accuracy_mean": mean(accuracies),
         "test_accuracy_sd": stdev(accuracies),
         "flop_a_picture": each,
@@ -69,10 +68,10 @@ def run() -> dict:
 def one(data: Dataset, recipe: Recipe) -> dict:
     """Train with one seed; a run that was interrupted goes on."""
     name = None if budget(False, True) else f"best-{recipe.seed}"
-    model, history = train(lambda: ViT(MODEL).to(DEVICE), data, recipe, name)
+    model, history = train(lambda: ViT(THIS.model).to(DEVICE), data, recipe, name)
     end = final_test(model, clothes())
     each = history.seconds / recipe.epochs
-    there = [epoch for epoch, accuracy in enumerate(history.test_accuracy, 1) if accuracy >= GOAL]
+    there = [epoch for epoch, accuracy in enumerate(history.test_accuracy, 1) if accuracy >= THIS.goal]
     return {
         "seed": recipe.seed,
         "test_accuracy": round(end.accuracy, 4),
@@ -88,7 +87,7 @@ def one(data: Dataset, recipe: Recipe) -> dict:
 def flop() -> int:
     """FLOPs of one forward pass of an image; a product and its addition are two."""
     with torch.device("meta"):  # shapes only: nothing is computed
-        model, image = ViT(MODEL).eval(), torch.randn(1, 1, 28, 28)
+        model, image = ViT(THIS.model).eval(), torch.randn(1, 1, 28, 28)
     with FlopCounterMode(display=False) as counter, torch.no_grad(), record_attention(model):
         model(image)
     return counter.get_total_flops()

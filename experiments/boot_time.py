@@ -15,35 +15,44 @@ from statistics import median, quantiles
 import torch
 from torch import Tensor, nn
 
-from experiments.common import SMALL, resized
+from experiments._data import resized
+from experiments._experiment import Experiment
+from experiments._models import SMALL
 from vitbook.images import boot
 from vitnb import ViT
 
-SIDES, BATCHES, ROUNDS = [28, 56, 112, 224, 448], [1, 4, 16, 64, 256], 35
 PARTS = ["patch embedding", "norms", "attention: matrices", "attention: between tokens", "MLP", "rest"]
-SEEDS = [0]
-CONFIG = {"device": "cpu", "model": SMALL.to_dict(), "sides": SIDES, "batches": BATCHES, "rounds": ROUNDS, "threads": 1}
+THIS = Experiment(
+    seeds=[0],
+    purpose="timing",
+    data=None,
+    model=SMALL,
+    sides=[28, 56, 112, 224, 448],
+    batches=[1, 4, 16, 64, 256],
+    rounds=35,
+    threads=1,
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
-    torch.manual_seed(SEEDS[0])
-    chance = random.Random(SEEDS[0])
-    models = {side: ViT(replace(SMALL, img_size=side)).eval() for side in SIDES}
+    torch.manual_seed(THIS.seeds[0])
+    chance = random.Random(THIS.seeds[0])
+    models = {side: ViT(replace(THIS.model, img_size=side)).eval() for side in THIS.sides}
     clocks = {side: Clock(model) for side, model in models.items()}
-    boots = {side: resized(boot()[None], side) / 255 for side in SIDES}
-    by_part = {side: {part: [] for part in PARTS} for side in SIDES}
-    whole = {side: [] for side in SIDES}
-    batched = {batch: [] for batch in BATCHES}
-    for number in range(ROUNDS + 1):  # the first one warms up
-        for side in chance.sample(SIDES, len(SIDES)):
+    boots = {side: resized(boot()[None], side) / 255 for side in THIS.sides}
+    by_part = {side: {part: [] for part in PARTS} for side in THIS.sides}
+    whole = {side: [] for side in THIS.sides}
+    batched = {batch: [] for batch in THIS.batches}
+    for number in range(THIS.rounds + 1):  # the first one warms up
+        for side in chance.sample(THIS.sides, len(THIS.sides)):
             seconds = timed(models[side], boots[side])
             parts = clocks[side].parts(boots[side])
             if number:
                 whole[side].append(seconds)
                 for part in PARTS:
                     by_part[side][part].append(parts[part])
-        for batch in chance.sample(BATCHES, len(BATCHES)):
+        for batch in chance.sample(THIS.batches, len(THIS.batches)):
             seconds = timed(models[28], boots[28].repeat(batch, 1, 1, 1)) / batch
             if number:
                 batched[batch].append(seconds)
@@ -55,9 +64,9 @@ def run() -> dict:
                 **summary(whole[side]),
                 "parts": {part: summary(runs) for part, runs in by_part[side].items()},
             }
-            for side in SIDES
+            for side in THIS.sides
         ],
-        "batches": [{"batch": batch, **summary(batched[batch])} for batch in BATCHES],
+        "batches": [{"batch": batch, **summary(batched[batch])} for batch in THIS.batches],
     }
 
 

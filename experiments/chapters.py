@@ -12,11 +12,14 @@ import nbformat
 from nbclient import NotebookClient
 
 from experiments import ROOT
-from experiments.common import clothes
+from experiments._data import clothes
+from experiments._experiment import Experiment
 
-THREADS = 1
-SEEDS = []  # each chapter sets its own
-CONFIG = {"data": "fashion_mnist", "device": "cpu", "threads": THREADS}
+THIS = Experiment(
+    seeds=[],
+    purpose="timing",
+    threads=1,
+)
 
 
 def run() -> dict:
@@ -36,7 +39,7 @@ def seconds(path: Path, fast: str) -> float:
     quiet = ["--log-level=ERROR"]
     client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources=folder, extra_arguments=quiet)
     start = time.perf_counter()
-    client.execute(env=os.environ | {"VITNB_FAST": fast, "OMP_NUM_THREADS": str(THREADS)})
+    client.execute(env=os.environ | {"VITNB_FAST": fast, "OMP_NUM_THREADS": str(THIS.threads)})
     taken = round(time.perf_counter() - start, 1)
     print(f"{path.stem}{' (fast)' * bool(fast)}: {taken} s", flush=True)
     return taken

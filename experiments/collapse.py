@@ -10,42 +10,37 @@ block's MLP is.
 
 import copy
 import itertools
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.common import GAINS, STACK, STACK_RECIPE, STACK_STEPS, clothes, stack
+from experiments._data import clothes
+from experiments._experiment import Experiment
+from experiments._models import GAINS, STACK, STACK_RECIPE, STACK_STEPS, stack
 from vitnb import ViT
 from vitnb.data import Dataset
-from vitnb.progress import Run
-from vitnb.training import fit
+from vitnb.training import Training, fit
 
 DEPTH, LR, WARMUP = 36, 3e-3, 50
 ARMS = [("pre", 0, ""), ("pre", WARMUP, ""), ("post", 0, ""), ("post", WARMUP, ""), ("post", 0, "layer scale")]
-LOOK = [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, *range(20, STACK_STEPS + 1, 5)]  # after so many steps
-PUSHES = [0, 1, 2, 3, 5, 8, 12, 20, 30, 40, 50, 55, 60, 80, STACK_STEPS]
-GRADIENTS = [0, WARMUP, STACK_STEPS]
-TEST_IMAGES, PROBE = 2000, 256
-SEEDS = list(range(20))
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "depth": DEPTH,
-    "lr": LR,
-    "warmup_steps": WARMUP,
-    "steps": STACK_STEPS,
-    "looks": LOOK,
-    "push_steps": PUSHES,
-    "gradient_steps": GRADIENTS,
-    "probe_images": PROBE,
-    "test_images": TEST_IMAGES,
-    "gains": GAINS,
-    "model": replace(STACK, depth=DEPTH).to_dict(),
-    "recipe": asdict(replace(STACK_RECIPE, lr=LR)),
-}
+THIS = Experiment(
+    seeds=list(range(20)),
+    purpose="mechanism",
+    depth=DEPTH,
+    lr=LR,
+    warmup_steps=WARMUP,
+    steps=STACK_STEPS,
+    looks=[0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, *range(20, STACK_STEPS + 1, 5)],  # after so many steps
+    push_steps=[0, 1, 2, 3, 5, 8, 12, 20, 30, 40, 50, 55, 60, 80, STACK_STEPS],
+    gradient_steps=[0, WARMUP, STACK_STEPS],
+    probe_images=256,
+    test_images=2000,
+    gains=GAINS,
+    model=replace(STACK, depth=DEPTH),
+    recipe=replace(STACK_RECIPE, lr=LR),
+)
 
 
 @torch.no_grad()
@@ -83,25 +78,25 @@ def push(model: ViT, images: Tensor) -> tuple[float, float]:
 
 def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
     """Train one stack and look at it on the way."""
-    model = stack(DEPTH, norm, change, seed)
-    probe = data.normalize(data.test_images[:PROBE])  # (B, C, H, W)
+    model = stack(THIS.depth, norm, change, seed)
+    probe = data.normalize(data.test_images[: THIS.probe_images])  # (B, C, H, W)
     first = data.normalize(data.train_images[: STACK_RECIPE.batch_size]), data.train_labels[: STACK_RECIPE.batch_size]
     between, pushes, gradients = [], [], []
 
     def look(step: int) -> None:
-        if step in LOOK:
+        if step in THIS.looks:
             with torch.no_grad():
                 between.append(round(share_between(model.pool(model.forward_features(probe))), 5))
-        if step in PUSHES:
+        if step in THIS.push_steps:
             pushes.append(push(model, probe))
-        if step in GRADIENTS:
+        if step in THIS.gradient_steps:
             gradients.append([float(f"{g:.4g}") for g in mlp_gradients(model, *first)])
 
-    def callback(run: Run) -> None:
+    def callback(run: Training) -> None:
         look(run.step)
 
     look(0)
-    history = fit(model, data, replace(STACK_RECIPE, lr=LR, warmup=warmup / STACK_STEPS, seed=seed), [callback])
+    history = fit(model, data, replace(THIS.recipe, warmup=warmup / THIS.steps, seed=seed), [callback])
     return {
         "between": between,
         "push": [size for size, _ in pushes],
@@ -113,11 +108,11 @@ def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
 
 
 def run() -> dict:
-    data = clothes().subset(STACK_STEPS * STACK_RECIPE.batch_size, test=TEST_IMAGES)
+    data = clothes().subset(THIS.steps * STACK_RECIPE.batch_size, test=THIS.test_images)
     torch.set_num_threads(1)
     arms = []
     for norm, warmup, change in ARMS:
-        runs = [one(data, norm, warmup, change, seed) for seed in SEEDS]
+        runs = [one(data, norm, warmup, change, seed) for seed in THIS.seeds]
         print(norm, warmup, change, [r["accuracy"] for r in runs], flush=True)
         found = {key: [r[key] for r in runs] for key in runs[0]}  # one entry a seed
         arms.append({"norm": norm, "warmup": warmup, "change": change} | found)

@@ -4,42 +4,42 @@ Chapter 09: the model and the recipe of experiments/recipes.py. All three of a
 seed start with the same weights and see the same images.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from unittest.mock import patch
 
 import torch
 
-from experiments.common import SHORT, SHORT_PICTURES, SMALL, checkpoint, validated
-from vitnb import ViT, recipe
+from experiments._data import validated
+from experiments._experiment import Experiment
+from experiments._models import SHORT, SHORT_PICTURES, SMALL
+from experiments._trials import checkpoint
+from vitnb import ViT, training
 from vitnb.data import Dataset
 from vitnb.training import fit
 
-SEEDS = [0, 1, 2, 3, 4]
-ARMS = ("matrices", "everything", "nothing")
-CONFIG = {
-    "data": "fashion_mnist",
-    "images": SHORT_PICTURES,
-    "judged_on": "validation",
-    "device": "cpu",
-    "model": SMALL.to_dict(),
-    "recipe": asdict(SHORT),
-    "arms": ARMS,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="choice",
+    images=SHORT_PICTURES,
+    model=SMALL,
+    recipe=SHORT,
+    arms=("matrices", "everything", "nothing"),
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
-    data = validated().subset(SHORT_PICTURES)
-    return {"validation_accuracy": {arm: [one(data, arm, seed) for seed in SEEDS] for arm in ARMS}}
+    data = validated().subset(THIS.images)
+    return {"validation_accuracy": {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in THIS.arms}}
 
 
 def one(data: Dataset, arm: str, seed: int) -> float:
     """Train one arm with one seed and return its accuracy on the validation images; an interrupted run goes on."""
     torch.manual_seed(seed)
-    chosen = replace(SHORT, seed=seed, weight_decay=0.0 if arm == "nothing" else SHORT.weight_decay)
-    groups = all_alike if arm == "everything" else recipe.decay_groups
-    with patch.object(recipe, "decay_groups", groups):  # where Optimizer looks it up
-        history = fit(ViT(SMALL), data, chosen, checkpoint=checkpoint(f"decay-{arm}-{seed}"))
+    chosen = replace(THIS.recipe, seed=seed, weight_decay=0.0 if arm == "nothing" else THIS.recipe.weight_decay)
+    groups = all_alike if arm == "everything" else training.decay_groups
+    with patch.object(training, "decay_groups", groups):  # where make_optimizers looks it up
+        history = fit(ViT(THIS.model), data, chosen, checkpoint=checkpoint(f"decay-{arm}-{seed}"))
     print(f"{arm}, seed {seed}: {history.test_accuracy[-1]:.4f}", flush=True)
     return round(history.test_accuracy[-1], 4)
 

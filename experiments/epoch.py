@@ -11,19 +11,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from experiments.common import DEVICE, race
+from experiments._experiment import Experiment
+from experiments._timing import DEVICE, race
 from vitnb import ViT, ViTConfig, data
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 
-PICTURES, BATCH, ROUNDS = 20_000, 128, 7
-MODEL = dict(patch_size=7, embed_dim=64, depth=4, num_heads=4, pos_std=1.0)
-SEEDS = [0]
-CONFIG = {"device": DEVICE, "pictures": PICTURES, "batch": BATCH, "rounds": ROUNDS, "model": MODEL}
+THIS = Experiment(
+    seeds=[0],
+    purpose="timing",
+    data=None,
+    device=DEVICE,
+    pictures=20_000,
+    batch=128,
+    rounds=7,
+    model=dict(patch_size=7, embed_dim=64, depth=4, num_heads=4, pos_std=1.0),
+)
 
 
 def run() -> dict:
-    return race(epochs(), ROUNDS, random.Random(SEEDS[0]), unit=None)
+    return race(epochs(), THIS.rounds, random.Random(THIS.seeds[0]), unit=None)
 
 
 def epochs() -> dict[str, Callable[[], None]]:
@@ -32,8 +38,8 @@ def epochs() -> dict[str, Callable[[], None]]:
     from torch.utils.data import Dataset as TorchDataset
     from torchvision.transforms import v2
 
-    clothes = data.load().subset(PICTURES)
-    config = ViTConfig(**MODEL)
+    clothes = data.load().subset(THIS.pictures)
+    config = ViTConfig(**THIS.model)
     mean, std = clothes.mean, clothes.std
     usual = [v2.RandomHorizontalFlip(), v2.RandomCrop(28, padding=1), v2.ToDtype(torch.float32, scale=True)]
     change = v2.Compose([v2.ToImage(), *usual, v2.Normalize(mean, std)])
@@ -47,14 +53,14 @@ def epochs() -> dict[str, Callable[[], None]]:
             return change(pictures[n]), int(clothes.train_labels[n])
 
     def ours() -> None:
-        untested = clothes.subset(PICTURES, test=BATCH)
-        fit(ViT(config).to(DEVICE), untested, Recipe(epochs=1, batch_size=BATCH))
+        untested = clothes.subset(THIS.pictures, test=THIS.batch)
+        fit(ViT(config).to(DEVICE), untested, Recipe(epochs=1, batch_size=THIS.batch))
 
     def loader(workers: int) -> Callable[[], None]:
         def one() -> None:
             model = ViT(config).to(DEVICE)
             optimizer = torch.optim.AdamW(model.parameters(), 3e-3, fused=True)
-            batches = DataLoader(Pictures(), BATCH, shuffle=True, drop_last=True, num_workers=workers)
+            batches = DataLoader(Pictures(), THIS.batch, shuffle=True, drop_last=True, num_workers=workers)
             for images, labels in batches:
                 loss = F.cross_entropy(model(images.to(DEVICE)), labels.to(DEVICE))
                 optimizer.zero_grad()

@@ -5,29 +5,27 @@ images; the result of each seed is the accuracy after its last step, on the
 test images, which are looked at once.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
 
-from experiments.common import SMALL, whole_run, whole_runs
+from experiments._experiment import Experiment
+from experiments._models import SMALL
+from experiments._trials import whole_run, whole_runs
 from vitnb import ViT
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
-RECIPE = Recipe(epochs=18)
-THREADS = 2
-SEEDS = [0, 1, 2]
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "validation",
-    "reported_on": "test",
-    "model": SMALL.to_dict(),
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=[0, 1, 2],
+    purpose="choice",
+    reported_on="test",
+    model=SMALL,
+    recipe=Recipe(epochs=18),
+)
 
 
 def run() -> dict:
-    torch.set_num_threads(THREADS)
-    recipes = [replace(RECIPE, seed=seed) for seed in SEEDS]
-    return whole_runs([whole_run("fashion_mnist", partial(ViT, SMALL), recipe) for recipe in recipes])
+    torch.set_num_threads(2)
+    recipes = [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]
+    return whole_runs([whole_run("fashion_mnist", partial(ViT, THIS.model), recipe) for recipe in recipes])

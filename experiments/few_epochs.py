@@ -6,50 +6,37 @@ seconds of an image are clocked in turn with the textbook's own.
 """
 
 import random
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import (
-    FAST,
-    FAST_STEM,
-    FIVE_MINUTES,
-    TEXTBOOK_RECIPE,
-    clothes,
-    enlarged,
-    fast_vit,
-    plain_products,
-    race,
-    summary,
-    train,
-    whole_run,
-)
+from experiments._data import clothes, enlarged
+from experiments._experiment import Experiment
+from experiments._models import FAST, FAST_STEM, FIVE_MINUTES, TEXTBOOK_RECIPE, fast_vit
+from experiments._timing import race
+from experiments._trials import plain_products, summary, train, whole_run
 from vitbook.textbook import textbook_vit
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
-EPOCHS, THREADS = [1, 2, 3], 2
-CLOCKED, ROUNDS = 1_280, 7  # images a round
-SEEDS = [0, 1, 2]
-CONFIG = {
-    "device": "cpu",
-    "data": "fashion_mnist",
-    "judged_on": "validation",
-    "reported_on": "test",
-    "model": FAST.to_dict(),
-    "stem": FAST_STEM,
-    "recipe": asdict(FIVE_MINUTES),
-    "epochs": EPOCHS,
-    "clocked": CLOCKED,
-    "rounds": ROUNDS,
-    "beside": {"model": "vitbook.textbook.textbook_vit()", "recipe": asdict(TEXTBOOK_RECIPE)},
-}
+THIS = Experiment(
+    seeds=[0, 1, 2],
+    purpose="choice",
+    reported_on="test",
+    model=FAST,
+    stem=FAST_STEM,
+    recipe=FIVE_MINUTES,
+    epochs=[1, 2, 3],
+    clocked=1_280,  # images a round
+    rounds=7,
+    beside={"model": "vitbook.textbook.textbook_vit()", "recipe": TEXTBOOK_RECIPE},
+)
 
 
 def run() -> dict:
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(2)
     found = []
-    for epochs in EPOCHS:
-        runs = [one(replace(FIVE_MINUTES, epochs=epochs, seed=seed)) for seed in SEEDS]
+    for epochs in THIS.epochs:
+        runs = [one(replace(THIS.recipe, epochs=epochs, seed=seed)) for seed in THIS.seeds]
         found.append({"epochs": epochs} | summary(runs))
     return {"ours": found, "clocked": clocked()}
 
@@ -62,11 +49,11 @@ def one(recipe: Recipe) -> dict:
 
 def clocked() -> dict:
     """An epoch of few images by our recipe and by the textbook's, in turn."""
-    few = clothes().subset(CLOCKED, test=0)
+    few = clothes().subset(THIS.clocked, test=0)
     large = enlarged(few)
     runners = {
-        "ours": lambda: train(fast_vit, few, replace(FIVE_MINUTES, epochs=1)),
+        "ours": lambda: train(fast_vit, few, replace(THIS.recipe, epochs=1)),
         "textbook": lambda: train(textbook_vit, large, TEXTBOOK_RECIPE),
     }
     with plain_products():
-        return race(runners, ROUNDS, random.Random(SEEDS[0]), unit=None)
+        return race(runners, THIS.rounds, random.Random(THIS.seeds[0]), unit=None)

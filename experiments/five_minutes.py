@@ -6,28 +6,27 @@ after its last step, on the test images, which are looked at once. The code that
 ran is stored beside the results: unpacked, it takes the same command.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import FAST, FAST_STEM, FIVE_MINUTES, fast_vit, store_code, whole_run, whole_runs
+from experiments._experiment import Experiment
+from experiments._models import FAST, FAST_STEM, FIVE_MINUTES, fast_vit
+from experiments._trials import store_code, whole_run, whole_runs
 
-THREADS = 2
-SEEDS = list(range(10))
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "validation",
-    "reported_on": "test",
-    "model": FAST.to_dict(),
-    "stem": FAST_STEM,
-    "recipe": asdict(FIVE_MINUTES),
-}
+THIS = Experiment(
+    seeds=list(range(10)),
+    purpose="choice",
+    reported_on="test",
+    model=FAST,
+    stem=FAST_STEM,
+    recipe=FIVE_MINUTES,
+)
 
 
 def run() -> dict:
-    torch.set_num_threads(THREADS)
-    recipes = [replace(FIVE_MINUTES, seed=seed) for seed in SEEDS]
+    torch.set_num_threads(2)
+    recipes = [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]
     runs = [whole_run("five_minutes", fast_vit, recipe) for recipe in recipes]
     store_code("five_minutes")
     return whole_runs(runs)

@@ -8,13 +8,14 @@ with one that begins at a standard deviation of 1. The right model's own runs
 are in `twenty_seeds`, those with the large table in `mutants`.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from experiments._experiment import Experiment
 from experiments._page import RECIPES, TEST_BATCH, learn
-from experiments.common import plain_products
+from experiments._trials import plain_products
 from vitbook import faults
 from vitbook.figures._train_data import CONFIGS, dataset
 from vitnb import ViT
@@ -25,22 +26,20 @@ from vitnb.vit import ViTConfig
 
 DATA, FRIEND = "digits", "growing with each image"
 TIMES = sum(range(1, TEST_BATCH + 1)) / TEST_BATCH  # 16.5
-ARMS = {  # the model's fault, its standard deviation of the table, how often the table counts, seeds
-    "friend": (FRIEND, 0.02, 1.0, 20),
-    "table times 16.5": ("right", 0.02, TIMES, 20),
-    "table begins 16.5 times as large": ("right", 0.02 * TIMES, 1.0, 20),
-    "friend, std 1": (FRIEND, 1.0, 1.0, 5),
-}
-SEEDS = list(range(20))
-CONFIG = {
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "data": "vitbook.figures._train_data.dataset",
-    "model": CONFIGS[DATA].to_dict(),
-    "recipe": asdict(RECIPES[DATA]),
-    "test_batch": TEST_BATCH,
-    "arms": ARMS,
-}
+THIS = Experiment(
+    seeds=list(range(20)),
+    purpose="mechanism",
+    data="vitbook.figures._train_data.dataset",
+    model=CONFIGS[DATA],
+    recipe=RECIPES[DATA],
+    test_batch=TEST_BATCH,
+    arms={  # the model's fault, its standard deviation of the table, how often the table counts, seeds
+        "friend": (FRIEND, 0.02, 1.0, 20),
+        "table times 16.5": ("right", 0.02, TIMES, 20),
+        "table begins 16.5 times as large": ("right", 0.02 * TIMES, 1.0, 20),
+        "friend, std 1": (FRIEND, 1.0, 1.0, 5),
+    },
+)
 
 
 class Scaled(LearnedPositions):
@@ -62,20 +61,20 @@ def build(name: str, config: ViTConfig, times: float) -> ViT:
 
 def one(data: Dataset, arm: str, seed: int) -> float:
     """The test accuracy of one arm's model after the last step."""
-    name, std, times, _ = ARMS[arm]
+    name, std, times, _ = THIS.arms[arm]
     torch.manual_seed(seed)
     model = build(name, replace(CONFIGS[DATA], pos_std=std), times)
     learn(model, name, data, replace(RECIPES[DATA], seed=seed))
     torch.manual_seed(seed)
-    found = evaluate(model, data.normalize(data.test_images), data.test_labels, TEST_BATCH)
+    found = evaluate(model, data.normalize(data.test_images), data.test_labels, THIS.test_batch)
     return round(found.accuracy, 4)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
     data, found = dataset(DATA), {}
-    for arm, (*_, seeds) in ARMS.items():
+    for arm, (*_, seeds) in THIS.arms.items():
         with plain_products():
-            found[arm] = [one(data, arm, seed) for seed in SEEDS[:seeds]]
+            found[arm] = [one(data, arm, seed) for seed in THIS.seeds[:seeds]]
         print(arm, found[arm], flush=True)
     return found

@@ -7,45 +7,35 @@ at a time, each on a core of its own. The result of a seed is the accuracy after
 its last step, on the test images, which are looked at once.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import (
-    LONGER,
-    WIDER,
-    WIDER_STEM,
-    WIDER_STRIDES,
-    tried_run,
-    two_at_a_time,
-    whole_run,
-    whole_runs,
-    wider_vit,
-)
-from vitnb.recipe import Recipe
+from experiments._budget import two_at_a_time
+from experiments._experiment import Experiment
+from experiments._models import LONGER, WIDER, WIDER_STEM, WIDER_STRIDES, wider_vit
+from experiments._trials import tried_run, whole_run, whole_runs
+from vitnb.training import Recipe
 
-RECIPE = replace(LONGER, epochs=78)
-TRIED = {"less": {}, "more": {"erase": 0.5, "label_smoothing": 0.1}}  # regularisation
-SEEDS = [0, 1, 2]
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "validation",
-    "reported_on": "test",
-    "model": WIDER.to_dict(),
-    "stem": WIDER_STEM,
-    "strides": WIDER_STRIDES,
-    "recipe": asdict(RECIPE),
-    "tried": TRIED,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2],
+    purpose="choice",
+    side_by_side=2,
+    reported_on="test",
+    model=WIDER,
+    stem=WIDER_STEM,
+    strides=WIDER_STRIDES,
+    recipe=replace(LONGER, epochs=78),
+    tried={"less": {}, "more": {"erase": 0.5, "label_smoothing": 0.1}},  # regularisation
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
-    recipes = {name: replace(RECIPE, seed=SEEDS[0], **changes) for name, changes in TRIED.items()}
+    recipes = {name: replace(THIS.recipe, seed=THIS.seeds[0], **changes) for name, changes in THIS.tried.items()}
     tried = dict(zip(recipes, two_at_a_time(one_try, recipes.values()), strict=True))
-    chosen = max(TRIED, key=lambda name: tried[name]["validation_accuracy"])
-    runs = two_at_a_time(one, [replace(recipes[chosen], seed=seed) for seed in SEEDS])
+    chosen = max(THIS.tried, key=lambda name: tried[name]["validation_accuracy"])
+    runs = two_at_a_time(one, [replace(recipes[chosen], seed=seed) for seed in THIS.seeds])
     return {"tried": tried, "chosen": chosen} | whole_runs(runs)
 
 

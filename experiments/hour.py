@@ -6,44 +6,36 @@ after its last step, on the test images, which are looked at once. Beside them
 one run without the erasing, judged by the validation images.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import (
-    FAST,
-    FAST_STEM,
-    LONGER,
-    fast_vit,
-    tried_run,
-    two_at_a_time,
-    whole_run,
-    whole_runs,
-)
-from vitnb.recipe import Recipe
+from experiments._budget import two_at_a_time
+from experiments._experiment import Experiment
+from experiments._models import FAST, FAST_STEM, LONGER, fast_vit
+from experiments._trials import tried_run, whole_run, whole_runs
+from vitnb.training import Recipe
 
-BESIDE = {"erase": 0.0}
-SEEDS = [0, 1, 2]
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "validation",
-    "reported_on": "test",
-    "model": FAST.to_dict(),
-    "stem": FAST_STEM,
-    "recipe": asdict(LONGER),
-    "beside": BESIDE,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2],
+    purpose="choice",
+    side_by_side=2,
+    reported_on="test",
+    model=FAST,
+    stem=FAST_STEM,
+    recipe=LONGER,
+    beside={"erase": 0.0},
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
-    recipes = [replace(LONGER, seed=seed) for seed in SEEDS]
-    first, other, *rest = two_at_a_time(one, [recipes[0], replace(recipes[0], **BESIDE), *recipes[1:]])
+    recipes = [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]
+    first, other, *rest = two_at_a_time(one, [recipes[0], replace(recipes[0], **THIS.beside), *recipes[1:]])
     return whole_runs([first, *rest]) | {"beside": other}
 
 
 def one(recipe: Recipe) -> dict:
-    if recipe.erase == LONGER.erase:
+    if recipe.erase == THIS.recipe.erase:
         return whole_run("hour", fast_vit, recipe)
     return tried_run("hour-beside", fast_vit, recipe)

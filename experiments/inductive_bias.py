@@ -7,38 +7,37 @@ shifted in training. A last arm is the ViT on patches that reshape alone makes.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from experiments.common import CNN, SMALL, accuracy, clothes, plain_products, train
+from experiments._data import clothes
+from experiments._experiment import Experiment
+from experiments._models import CNN, SMALL
+from experiments._trials import accuracy, plain_products, train
 from vitbook.faults import cut
 from vitnb import ViT
 from vitnb.data import Dataset
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 from vitnb.vit import count_parameters
 
-RECIPE = Recipe(epochs=4, lr=1e-3, flip=False, shift=0)
-PICTURES, TEST_PICTURES = 12_800, 2_000
-SHIFTS, TRAINED_SHIFT = list(range(7)), 4  # pixels
-SEEDS = [0, 1, 2, 3, 4]
-CONFIG = {
-    "data": "fashion_mnist",
-    "pictures": PICTURES,
-    "test_pictures": TEST_PICTURES,
-    "shifts": SHIFTS,
-    "trained_shift": TRAINED_SHIFT,
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "model": SMALL.to_dict(),
-    "recipe": asdict(RECIPE),
-}
+TRAINED_SHIFT = 4  # pixels
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="mechanism",
+    pictures=12_800,
+    test_pictures=2_000,
+    shifts=list(range(7)),
+    trained_shift=TRAINED_SHIFT,
+    model=SMALL,
+    recipe=Recipe(epochs=4, lr=1e-3, flip=False, shift=0),
+)
 
 
 def striped() -> ViT:
     """The small ViT on patches that reshape alone makes."""
-    model = ViT(SMALL)
+    model = ViT(THIS.model)
     model.patch_embed.__class__ = cut.embedding(cut.reshape_alone)
     return model
 
@@ -61,7 +60,7 @@ def shifted(images: Tensor, pixels: int) -> list[Tensor]:
 
 def asked(model: nn.Module, data: Dataset, pixels: int) -> float:
     """The mean accuracy on test images that are shifted so far in each of the four directions."""
-    images, labels = data.test_images[:TEST_PICTURES], data.test_labels[:TEST_PICTURES]
+    images, labels = data.test_images[: THIS.test_pictures], data.test_labels[: THIS.test_pictures]
     found = [accuracy(model, data.normalize(moved), labels) for moved in shifted(images, pixels)[: 4 if pixels else 1]]
     return round(sum(found) / len(found), 4)
 
@@ -71,13 +70,15 @@ def one(data: Dataset, arm: str, seed: int) -> dict:
     build, shift = ARMS[arm]
     name = f"inductive_bias-{list(ARMS).index(arm)}-{seed}"
     with plain_products():
-        model, history = train(build, data.subset(PICTURES, test=0), replace(RECIPE, shift=shift, seed=seed), name)
+        model, history = train(
+            build, data.subset(THIS.pictures, test=0), replace(THIS.recipe, shift=shift, seed=seed), name
+        )
     found = {
         "seed": seed,
         "parameters": count_parameters(model),
         "seconds": round(history.cpu_seconds, 1),
         "images": history.images,
-        "accuracy_by_shift": [asked(model, data, pixels) for pixels in SHIFTS],
+        "accuracy_by_shift": [asked(model, data, pixels) for pixels in THIS.shifts],
     }
     print(f"{arm}, seed {seed}: {found['accuracy_by_shift']}", flush=True)
     return found
@@ -86,4 +87,4 @@ def one(data: Dataset, arm: str, seed: int) -> dict:
 def run() -> dict:
     data = clothes()
     torch.set_num_threads(1)
-    return {"runs": {arm: [one(data, arm, seed) for seed in SEEDS] for arm in ARMS}}
+    return {"runs": {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in ARMS}}

@@ -12,44 +12,43 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from experiments.common import STACK, clothes
+from experiments._data import clothes
+from experiments._experiment import Experiment
+from experiments._models import STACK
 from vitnb import ViT
 from vitnb.data import Dataset
 
 WIDTHS = {32: 2, 768: 12}  # heads
-DEPTHS, NORMS, STARTS, IMAGES = (2, 24), ("pre", "post"), {"Xavier": None, "0.02": 0.02}, 32
-SEEDS = list(range(20))
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": None,
-    "images": IMAGES,
-    "widths": list(WIDTHS),
-    "depths": DEPTHS,
-    "norms": NORMS,
-    "starts": STARTS,
-    "model": STACK.to_dict(),
-}
+THIS = Experiment(
+    seeds=list(range(20)),
+    purpose="untrained",
+    images=32,
+    widths=list(WIDTHS),
+    depths=(2, 24),
+    norms=("pre", "post"),
+    starts={"Xavier": None, "0.02": 0.02},
+    model=STACK,
+)
 
 
 def last_gradient(data: Dataset, width: int, depth: int, norm: str, std: float | None, seed: int) -> float:
     torch.manual_seed(seed)
-    model = ViT(replace(STACK, embed_dim=width, num_heads=WIDTHS[width], depth=depth, norm=norm))
+    model = ViT(replace(THIS.model, embed_dim=width, num_heads=WIDTHS[width], depth=depth, norm=norm))
     for layer in model.blocks.modules() if std else ():
         if isinstance(layer, nn.Linear):
             nn.init.normal_(layer.weight, std=std)
-    images = data.normalize(data.train_images[:IMAGES])
-    F.cross_entropy(model(images), data.train_labels[:IMAGES]).backward()
+    images = data.normalize(data.train_images[: THIS.images])
+    F.cross_entropy(model(images), data.train_labels[: THIS.images]).backward()
     return float(f"{model.blocks[-1].mlp.fc2.weight.grad.norm().item():.4g}")
 
 
 def run() -> dict:
     data, arms = clothes(), []
     torch.set_num_threads(1)
-    for width, norm, start in itertools.product(WIDTHS, NORMS, STARTS):
+    for width, norm, start in itertools.product(WIDTHS, THIS.norms, THIS.starts):
         found = {
-            str(depth): [last_gradient(data, width, depth, norm, STARTS[start], seed) for seed in SEEDS]
-            for depth in DEPTHS
+            str(depth): [last_gradient(data, width, depth, norm, THIS.starts[start], seed) for seed in THIS.seeds]
+            for depth in THIS.depths
         }
         arms.append({"width": width, "norm": norm, "start": start, "gradients": found})
         print(arms[-1], flush=True)

@@ -18,19 +18,25 @@ import torch
 from torch import Tensor
 
 from experiments import ROOT
-from experiments.common import race
+from experiments._experiment import Experiment
+from experiments._timing import race
 from vitnb import ViT, ViTConfig
-from vitnb.recipe import decay_groups
+from vitnb.training import decay_groups
 
-SIZES = {
-    "28/7 64x6": dict(img_size=28, patch_size=7, in_chans=1, embed_dim=64, depth=6, num_heads=4, batch=128),
-    "28/4 64x6": dict(img_size=28, patch_size=4, in_chans=1, embed_dim=64, depth=6, num_heads=4, batch=128),
-    "96/16 512x2": dict(img_size=96, patch_size=16, in_chans=1, embed_dim=512, depth=2, num_heads=8, batch=64),
-}
-ROUNDS = 25
-LR = 1e-4
-SEEDS = [0]
-CONFIG = {"device": "cpu", "sizes": SIZES, "rounds": ROUNDS, "mlp_ratio": 4, "threads": 1, "lr": LR}
+THIS = Experiment(
+    seeds=[0],
+    purpose="timing",
+    data=None,
+    sizes={
+        "28/7 64x6": dict(img_size=28, patch_size=7, in_chans=1, embed_dim=64, depth=6, num_heads=4, batch=128),
+        "28/4 64x6": dict(img_size=28, patch_size=4, in_chans=1, embed_dim=64, depth=6, num_heads=4, batch=128),
+        "96/16 512x2": dict(img_size=96, patch_size=16, in_chans=1, embed_dim=512, depth=2, num_heads=8, batch=64),
+    },
+    rounds=25,
+    mlp_ratio=4,
+    threads=1,
+    lr=1e-4,
+)
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
@@ -49,17 +55,17 @@ def run() -> dict:
     torch.set_num_threads(1)
     if hasattr(os, "sched_setaffinity"):  # whatever threads a library starts, they share one core
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    names, chance = appendix(), random.Random(SEEDS[0])
+    names, chance = appendix(), random.Random(THIS.seeds[0])
     result: dict[str, dict] = {
         "versions": {name: importlib.metadata.version(name) for name in ("torch", "jax", "flax", "optax")},
         "parameters": {},
         "compile_seconds": {},
         "step": {},
     }
-    for size, sizes in SIZES.items():
+    for size, sizes in THIS.sizes.items():
         sizes = dict(sizes)
         batch = sizes.pop("batch")
-        torch.manual_seed(SEEDS[0])
+        torch.manual_seed(THIS.seeds[0])
         model = ViT(ViTConfig(mlp_ratio=4.0, **sizes))
         images = torch.randn(batch, sizes["in_chans"], sizes["img_size"], sizes["img_size"])
         labels = torch.randint(10, (batch,))
@@ -69,13 +75,13 @@ def run() -> dict:
         result["compile_seconds"][size] = round(time.process_time() - start, 1)  # of the processor
         result["parameters"][size] = sum(p.numel() for p in model.parameters())
         steps = {"PyTorch": step_of_torch(names, model, images, labels), "JAX": ours}
-        result["step"][size] = race(steps, ROUNDS, chance)
+        result["step"][size] = race(steps, THIS.rounds, chance)
         print(size, result["step"][size], flush=True)
     return result
 
 
 def step_of_torch(names: dict[str, Any], model: ViT, images: Tensor, labels: Tensor) -> Callable[[], Tensor]:
-    optimizer = torch.optim.AdamW(decay_groups(model, 0.05), LR, fused=True)
+    optimizer = torch.optim.AdamW(decay_groups(model, 0.05), THIS.lr, fused=True)
     return partial(names["torch_step"], model, optimizer, images, labels)
 
 
@@ -86,7 +92,7 @@ def step_of_jax(names: dict[str, Any], model: ViT, images: Tensor, labels: Tenso
 
     ours = names["from_vitnb"](model, names["ViT"](model.config, nnx.Rngs(0)))
     ours.train()
-    state, batch = names["adamw"](ours, LR), names["to_jax"](images, labels)
+    state, batch = names["adamw"](ours, THIS.lr), names["to_jax"](images, labels)
 
     def one() -> None:
         loss = names["step"](ours, state, *batch)

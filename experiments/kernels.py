@@ -17,11 +17,14 @@ import nbformat
 from nbclient import NotebookClient
 
 from experiments import ROOT
-from experiments.common import clothes
+from experiments._data import clothes
+from experiments._experiment import Experiment
 
-THREADS = 1
-SEEDS = []  # each chapter sets its own
-CONFIG = {"data": "fashion_mnist", "device": "cpu", "threads": THREADS}
+THIS = Experiment(
+    seeds=[],
+    purpose="timing",
+    threads=1,
+)
 PEAK = "print(__import__('re').search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
 
 
@@ -38,7 +41,7 @@ def kernel(path: Path) -> int:
     folder = {"metadata": {"path": path.parent}}
     quiet = ["--log-level=ERROR"]
     client = NotebookClient(notebook, timeout=1800, kernel_name="python3", resources=folder, extra_arguments=quiet)
-    client.execute(env=os.environ | {"VITNB_FAST": "", "OMP_NUM_THREADS": str(THREADS)})
+    client.execute(env=os.environ | {"VITNB_FAST": "", "OMP_NUM_THREADS": str(THIS.threads)})
     peak = 1024 * int(notebook.cells[-1].outputs[0].text)
     print(f"{path.stem}: {peak / 1e6:.0f} MB", flush=True)
     return peak

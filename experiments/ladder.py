@@ -5,46 +5,45 @@ rungs are clocked first; a rung is trained for as many of them as the minute
 holds, so a cheaper model sees more images.
 """
 
-from dataclasses import asdict
 from functools import partial
 
 import torch
 
-from experiments.common import TEXTBOOK, TEXTBOOK_RECIPE, Arm, changed, for_seconds
+from experiments._budget import Arm, for_seconds
+from experiments._experiment import Experiment
+from experiments._models import TEXTBOOK, TEXTBOOK_RECIPE, changed
 from vitnb import ViT
 
 ADAMW = {"optimizer": "adamw", "lr": 3e-3, "betas": (0.9, 0.99), "weight_decay": 0.05}
-RUNGS = {  # what is changed of the model or of the recipe
-    "the textbook": {},
-    "28 pixels, not 96": {"img_size": 28, "patch_size": 7},
-    "a small model": {"embed_dim": 64, "depth": 4, "num_heads": 4, "qkv_bias": True},
-    "AdamW": ADAMW,
-    "clipping": {"clip": 1.0},
-    "warm-up": {"warmup": 0.05},
-    "cosine": {"schedule": "cosine"},
-    "no dropout": {"dropout": 0.0},
-    "batches of 64": {"batch_size": 64},
-    "convolutions first": {"stem": "conv"},
-    "mirrored": {"flip": True},
-    "the mean, not cls": {"global_pool": "mean"},
-}
-SECONDS, SEEDS = 60, [0, 1, 2, 3, 4]
-CONFIG = {
-    "device": "cpu",
-    "data": "fashion_mnist",
-    "judged_on": "validation",
-    "model": TEXTBOOK.to_dict(),
-    "recipe": asdict(TEXTBOOK_RECIPE),
-    "rungs": RUNGS,
-    "seconds": SECONDS,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="choice",
+    side_by_side=2,
+    model=TEXTBOOK,
+    recipe=TEXTBOOK_RECIPE,
+    rungs={  # what is changed of the model or of the recipe
+        "the textbook": {},
+        "28 pixels, not 96": {"img_size": 28, "patch_size": 7},
+        "a small model": {"embed_dim": 64, "depth": 4, "num_heads": 4, "qkv_bias": True},
+        "AdamW": ADAMW,
+        "clipping": {"clip": 1.0},
+        "warm-up": {"warmup": 0.05},
+        "cosine": {"schedule": "cosine"},
+        "no dropout": {"dropout": 0.0},
+        "batches of 64": {"batch_size": 64},
+        "convolutions first": {"stem": "conv"},
+        "mirrored": {"flip": True},
+        "the mean, not cls": {"global_pool": "mean"},
+    },
+    seconds=60,
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
     arms, changes = {}, {}
-    for rung, change in RUNGS.items():
+    for rung, change in THIS.rungs.items():
         changes |= change
-        model, recipe = changed(TEXTBOOK, TEXTBOOK_RECIPE, changes)
+        model, recipe = changed(THIS.model, THIS.recipe, changes)
         arms[rung] = Arm(partial(ViT, model), recipe, model.img_size)
-    return {"rungs": for_seconds("ladder", arms, SECONDS, SEEDS)}
+    return {"rungs": for_seconds("ladder", arms, THIS.seconds, THIS.seeds)}

@@ -9,57 +9,47 @@ seed is the accuracy after its last step, on the test images, which are looked
 at once.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import (
-    CNN,
-    LONGER,
-    Arm,
-    fast_vit,
-    steps_within,
-    trained_for,
-    tried_run,
-    two_at_a_time,
-    whole_run,
-    whole_runs,
-)
-from vitnb.recipe import Recipe
+from experiments._budget import Arm, steps_within, trained_for, two_at_a_time
+from experiments._experiment import Experiment
+from experiments._models import CNN, LONGER, fast_vit
+from experiments._trials import tried_run, whole_run, whole_runs
+from vitnb.training import Recipe
 
 MODELS = {"ViT": (fast_vit, LONGER), "CNN": (CNN, replace(LONGER, optimizer="adamw"))}  # Muon is for blocks
-RATES = {"ViT": [1e-3, 3e-3, 1e-2, 3e-2], "CNN": [3e-3, 1e-2, 3e-2, 1e-1]}
-TUNED_WITH, TUNED_FOR = 100, 120  # the seed and the seconds of the runs that choose a rate
-ERASED = [0.0, LONGER.erase]
-SEEDS = [0, 1, 2]
-CONFIG = {
-    "device": "cpu",
-    "data": "fashion_mnist",
-    "judged_on": "validation",
-    "reported_on": "test",
-    "recipe": asdict(MODELS["CNN"][1]),
-    "rates": RATES,
-    "tuned_with": TUNED_WITH,
-    "tuned_for": TUNED_FOR,
-    "erased": ERASED,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2],
+    purpose="choice",
+    side_by_side=2,
+    reported_on="test",
+    recipe=MODELS["CNN"][1],
+    rates={"ViT": [1e-3, 3e-3, 1e-2, 3e-2], "CNN": [3e-3, 1e-2, 3e-2, 1e-1]},
+    tuned_with=100,  # the seed of the runs that choose a rate
+    tuned_for=120,  # seconds
+    erased=[0.0, LONGER.erase],
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
-    steps = steps_within(TUNED_FOR, "longer_cnn", {model: Arm(*arm) for model, arm in MODELS.items()})
-    cases = [(model, RATES[model][n]) for n in range(4) for model in MODELS]
+    steps = steps_within(THIS.tuned_for, "longer_cnn", {model: Arm(*arm) for model, arm in MODELS.items()})
+    cases = [(model, THIS.rates[model][n]) for n in range(4) for model in MODELS]
     tries = {(model, lr): Arm(MODELS[model][0], replace(MODELS[model][1], lr=lr)) for model, lr in cases}
-    found = trained_for({case: steps[case[0]] for case in cases}, "longer_cnn-rates", tries, [TUNED_WITH])
-    runs_of = {model: {lr: found[model, lr][0] for lr in RATES[model]} for model in MODELS}
+    found = trained_for({case: steps[case[0]] for case in cases}, "longer_cnn-rates", tries, [THIS.tuned_with])
+    runs_of = {model: {lr: found[model, lr][0] for lr in THIS.rates[model]} for model in MODELS}
     rates = {model: {lr: run["validation_accuracy"] for lr, run in runs_of[model].items()} for model in MODELS}
     pace = {model: seconds_a_thousand([*runs_of[model].values()]) for model in MODELS}
     lr = max(rates["CNN"], key=rates["CNN"].get)
     epochs = round(LONGER.epochs * pace["ViT"] / pace["CNN"])
     recipe = replace(MODELS["CNN"][1], epochs=epochs, lr=lr)
-    erased = dict(zip(ERASED, two_at_a_time(tried, [replace(recipe, erase=erase) for erase in ERASED]), strict=True))
-    recipe = replace(recipe, erase=max(ERASED, key=lambda erase: erased[erase]["validation_accuracy"]))
-    runs = two_at_a_time(one, [replace(recipe, seed=seed) for seed in SEEDS])
+    erased = dict(
+        zip(THIS.erased, two_at_a_time(tried, [replace(recipe, erase=erase) for erase in THIS.erased]), strict=True)
+    )
+    recipe = replace(recipe, erase=max(THIS.erased, key=lambda erase: erased[erase]["validation_accuracy"]))
+    runs = two_at_a_time(one, [replace(recipe, seed=seed) for seed in THIS.seeds])
     chosen = {"lr": lr, "erase": recipe.erase, "epochs": epochs}
     return {"steps": steps, "rates": rates, "seconds_a_thousand": pace, "erased": erased} | chosen | whole_runs(runs)
 

@@ -8,12 +8,14 @@ Five seeds, each beside its own initialisation.
 """
 
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from experiments.common import SMALL, clothes
+from experiments._data import clothes
+from experiments._experiment import Experiment
+from experiments._models import SMALL
 from vitnb import ViT, patchify, record_attention
 from vitnb.data import Dataset
 from vitnb.inspection import (
@@ -30,36 +32,29 @@ from vitnb.inspection import (
     token_removal,
 )
 from vitnb.progress import ProgressBar
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 
-RECIPE = Recipe(epochs=4)
-THREADS = 1
-TRAIN, LOOK, ABLATE = 12_800, 500, 2_000  # images to train on, to analyse, to measure accuracy on
-INK = 0.1  # a patch with this mean brightness or more shows clothes
-SEEDS = [0, 1, 2, 3, 4]
-CONFIG = {
-    "data": "fashion_mnist",
-    "pictures": TRAIN,
-    "pictures_looked_at": LOOK,
-    "images_ablated": ABLATE,
-    "ink": INK,
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "model": SMALL.to_dict(),
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="mechanism",
+    pictures=12_800,
+    pictures_looked_at=500,
+    images_ablated=2_000,
+    ink=0.1,  # a patch with this mean brightness or more shows clothes
+    model=SMALL,
+    recipe=Recipe(epochs=4),
+)
 
 
 def run() -> dict:
-    data = clothes().subset(TRAIN)
-    torch.set_num_threads(THREADS)
+    data = clothes().subset(THIS.pictures)
+    torch.set_num_threads(1)
     runs = []
-    for seed in SEEDS:
+    for seed in THIS.seeds:
         torch.manual_seed(seed)
-        model = ViT(SMALL).eval()
+        model = ViT(THIS.model).eval()
         start = deepcopy(model)
-        history = fit(model, data, replace(RECIPE, seed=seed), [ProgressBar()])
+        history = fit(model, data, replace(THIS.recipe, seed=seed), [ProgressBar()])
         model.eval()
         accuracy = round(history.test_accuracy[-1], 4)
         shown = {"random": look(start, data, start), "trained": look(model, data, start)}
@@ -70,7 +65,7 @@ def run() -> dict:
 @torch.no_grad()
 def look(model: ViT, data: Dataset, start: ViT) -> dict:
     """Everything that chapter 11 measures."""
-    pixels = data.test_images[:LOOK]
+    pixels = data.test_images[: THIS.pictures_looked_at]
     images = data.normalize(pixels)  # (B, C, H, W)
     with record_attention(model) as maps:
         said = model(images).argmax(1)  # (B,)
@@ -80,7 +75,7 @@ def look(model: ViT, data: Dataset, start: ViT) -> dict:
         "attention of cls, last layer": maps[-1].mean(1)[:, 0, 1:],  # (B, N)
         "rollout": rollout(maps)[:, 0, 1:],
         "rollout of the random network": rollout(start_maps)[:, 0, 1:],
-        "brightness": patchify(pixels.float(), SMALL.patch_size).mean(2),
+        "brightness": patchify(pixels.float(), THIS.model.patch_size).mean(2),
     }
     black = (0 - data.mean[0]) / data.std[0]
     moved = {
@@ -114,7 +109,9 @@ def look(model: ViT, data: Dataset, start: ViT) -> dict:
 
 def ink(data: Dataset) -> Tensor:
     """Which patches of the images show clothes: (B, N)."""
-    return patchify(data.test_images[:LOOK].float() / 255, SMALL.patch_size).mean(2) >= INK
+    return (
+        patchify(data.test_images[: THIS.pictures_looked_at].float() / 255, THIS.model.patch_size).mean(2) >= THIS.ink
+    )
 
 
 def on_the_clothes(heads: Tensor, mask: Tensor) -> dict:
@@ -131,9 +128,9 @@ def on_the_clothes(heads: Tensor, mask: Tensor) -> dict:
 @torch.no_grad()
 def ablated(model: ViT, data: Dataset) -> dict:
     """What the accuracy gains without one head, or without the heads of a layer, and the paired standard error."""
-    images, labels = data.normalize(data.test_images[:ABLATE]), data.test_labels[:ABLATE]
-    layers, h = SMALL.depth, SMALL.num_heads
-    means = head_means(model, data.normalize(data.train_images[:ABLATE]))
+    images, labels = data.normalize(data.test_images[: THIS.images_ablated]), data.test_labels[: THIS.images_ablated]
+    layers, h = THIS.model.depth, THIS.model.num_heads
+    means = head_means(model, data.normalize(data.train_images[: THIS.images_ablated]))
     whole = (model(images).argmax(1) == labels).float()  # (B,)
 
     def lost(heads: list[tuple[int, int]], means: Tensor | None) -> list[float]:

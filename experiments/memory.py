@@ -12,16 +12,25 @@ from statistics import median
 
 import torch
 
+from experiments._experiment import Experiment
 from experiments._libraries import MODELS, answer
-from experiments.common import DEVICE, SIZES, memory_of_this_process
+from experiments._models import SIZES
+from experiments._timing import DEVICE, memory_of_this_process
 
-SIZE, PICTURES, RUNS = "224/16 768x12", 8, 15
-SEEDS = [0]
-CONFIG = {"device": DEVICE, "size": SIZES[SIZE], "pictures": PICTURES, "runs": RUNS}
+SIZE = "224/16 768x12"
+THIS = Experiment(
+    seeds=[0],
+    purpose="timing",
+    data=None,
+    device=DEVICE,
+    size=SIZES[SIZE],
+    pictures=8,
+    runs=15,
+)
 
 
 def run() -> dict:
-    found = {name: [apart(name) for _ in range(RUNS)] for name in MODELS}
+    found = {name: [apart(name) for _ in range(THIS.runs)] for name in MODELS}
     return {name: {"bytes": round(median(values)), "runs": values} for name, values in found.items()}
 
 
@@ -36,7 +45,7 @@ def peak(name: str) -> int:
     """Bytes at the peak of an answer, less those before it."""
     sizes = {key: value for key, value in SIZES[SIZE].items() if key != "batch"}
     model = MODELS[name](**sizes).to(DEVICE).eval()
-    images = torch.randn(PICTURES, 3, 224, 224, device=DEVICE)
+    images = torch.randn(THIS.pictures, 3, 224, 224, device=DEVICE)
     if DEVICE == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

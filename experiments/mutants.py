@@ -9,17 +9,18 @@ is no number counts as guessing. Where a model draws its cls token anew in each
 call, another run gives other numbers.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
+from experiments._experiment import Experiment
 from experiments._page import ORDERED, PART, RECIPES, TEST_BATCH, one
-from experiments.common import checkpoint, plain_products
+from experiments._trials import checkpoint, plain_products
 from vitbook import faults
 from vitbook.faults.train import gradient, order
 from vitbook.figures._train_data import CONFIGS, dataset
 from vitnb._files import replacing
-from vitnb.recipe import Recipe, decay_groups
+from vitnb.training import Recipe, decay_groups
 
 # With one channel and square images these are no faults; the last one takes batches of one size only.
 LEFT_OUT = ("channels last", "channels reversed", "sides swapped", "for each image")
@@ -46,17 +47,16 @@ PLANS = {  # name of the result: images, changes of the model, faults
     "digits, none": ("digits", {"pos_embed": "none"}, ORDERED),
     "fashion_mnist": ("fashion_mnist", {}, WRITTEN),
 }
-SEEDS = [0, 1, 2, 3, 4]
-CONFIG = {
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "data": "vitbook.figures._train_data.dataset",
-    "models": {name: config.to_dict() for name, config in CONFIGS.items()},
-    "recipes": {name: asdict(recipe) for name, recipe in RECIPES.items()},
-    "part": PART,
-    "test_batch": TEST_BATCH,
-    "plans": {plan: {"data": data, "changes": changes} for plan, (data, changes, _) in PLANS.items()},
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="mechanism",
+    data="vitbook.figures._train_data.dataset",
+    models=CONFIGS,
+    recipes=RECIPES,
+    part=PART,
+    test_batch=TEST_BATCH,
+    plans={plan: {"data": data, "changes": changes} for plan, (data, changes, _) in PLANS.items()},
+)
 
 
 def run() -> dict:
@@ -64,13 +64,15 @@ def run() -> dict:
     torch.set_num_threads(1)
     results: dict[str, dict[str, list[float]]] = {}
     for plan, (source, changes, chosen) in PLANS.items():
-        data, config, results[plan] = dataset(source), replace(CONFIGS[source], **changes), {}
+        data, config, results[plan] = dataset(source), replace(THIS.models[source], **changes), {}
         file = checkpoint(f"mutants-{plan.replace(', ', '-').replace(' ', '-')}")
         kept = torch.load(file, weights_only=True) if file.exists() else {}
         for name in ("right", *chosen):
             if name not in kept:
                 with plain_products():
-                    kept[name] = [one(data, name, config, replace(RECIPES[source], seed=seed)) for seed in SEEDS]
+                    kept[name] = [
+                        one(data, name, config, replace(THIS.recipes[source], seed=seed)) for seed in THIS.seeds
+                    ]
                 print(f"{plan}, {name}: {kept[name]}", flush=True)
                 with replacing(file) as part:
                     torch.save(kept, part)

@@ -8,34 +8,33 @@ run is kept: a second start goes on.
 
 import itertools
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import GAINS, STACK, STACK_RECIPE, STACK_STEPS, checkpoint, clothes, stack
+from experiments._data import clothes
+from experiments._experiment import Experiment
+from experiments._models import GAINS, STACK, STACK_RECIPE, STACK_STEPS, stack
+from experiments._trials import checkpoint
 from vitbook.faults.wire import NormaliseThenAdd
 from vitnb import ViT
 from vitnb._files import replacing
 from vitnb.data import Dataset
 from vitnb.training import fit
 
-TEST_PICTURES = 2000
-DEPTHS, NORMS, WARMUPS, RATES = (6, 12, 24, 36), ("pre", "post"), (0, 50), (1e-3, 3e-3)
-SEEDS = [0, 1, 2, 3, 4]
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "steps": STACK_STEPS,
-    "test_pictures": TEST_PICTURES,
-    "depths": DEPTHS,
-    "norms": NORMS,
-    "warmup_steps": WARMUPS,
-    "learning_rates": RATES,
-    "gains": GAINS,
-    "model": STACK.to_dict(),
-    "recipe": asdict(STACK_RECIPE),
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="mechanism",
+    steps=STACK_STEPS,
+    test_pictures=2000,
+    depths=(6, 12, 24, 36),
+    norms=("pre", "post"),
+    warmup_steps=(0, 50),
+    learning_rates=(1e-3, 3e-3),
+    gains=GAINS,
+    model=STACK,
+    recipe=STACK_RECIPE,
+)
 
 
 def build(depth: int, norm: str, change: str, seed: int) -> ViT:
@@ -48,7 +47,7 @@ def build(depth: int, norm: str, change: str, seed: int) -> ViT:
 
 def one(data: Dataset, depth: int, norm: str, warmup: int, lr: float, change: str, seed: int) -> float:
     """The test accuracy after the last step; a loss that is no number counts as guessing."""
-    recipe = replace(STACK_RECIPE, lr=lr, warmup=warmup / STACK_STEPS, seed=seed)
+    recipe = replace(THIS.recipe, lr=lr, warmup=warmup / THIS.steps, seed=seed)
     try:
         return fit(build(depth, norm, change, seed), data, recipe).test_accuracy[-1]
     except FloatingPointError:
@@ -56,19 +55,19 @@ def one(data: Dataset, depth: int, norm: str, warmup: int, lr: float, change: st
 
 
 def arms() -> list[tuple]:
-    grid = [(*arm, "") for arm in itertools.product(DEPTHS, NORMS, WARMUPS, RATES)]
-    grid += [(DEPTHS[-1], norm, 0, lr, "layer scale") for norm in NORMS for lr in RATES]
+    grid = [(*arm, "") for arm in itertools.product(THIS.depths, THIS.norms, THIS.warmup_steps, THIS.learning_rates)]
+    grid += [(THIS.depths[-1], norm, 0, lr, "layer scale") for norm in THIS.norms for lr in THIS.learning_rates]
     bugs = [("pre", "normalise then add"), ("post", "layer scale from 1")]
-    return grid + [(DEPTHS[-1], norm, 0, RATES[-1], change) for norm, change in bugs]
+    return grid + [(THIS.depths[-1], norm, 0, THIS.learning_rates[-1], change) for norm, change in bugs]
 
 
 def run() -> dict:
     data = clothes()
-    data = data.subset(STACK_STEPS * STACK_RECIPE.batch_size, test=TEST_PICTURES)
+    data = data.subset(THIS.steps * THIS.recipe.batch_size, test=THIS.test_pictures)
     torch.set_num_threads(1)
     file = checkpoint("norms").with_name("norms-runs.pt")  # the runner deletes it when all is stored
     runs: dict[str, list[float]] = torch.load(file, weights_only=True) if file.exists() else {}
-    for arm, seed in itertools.product(arms(), SEEDS):
+    for arm, seed in itertools.product(arms(), THIS.seeds):
         key, start = f"{arm}, seed {seed}", time.perf_counter()
         if key not in runs:
             runs[key] = [round(one(data, *arm, seed), 4), round(time.perf_counter() - start, 1)]
@@ -79,7 +78,7 @@ def run() -> dict:
     return {
         "seconds_of_all_runs": round(sum(seconds for _, seconds in runs.values())),
         "arms": [
-            dict(zip(names, arm, strict=True)) | {"accuracy": [runs[f"{arm}, seed {seed}"][0] for seed in SEEDS]}
+            dict(zip(names, arm, strict=True)) | {"accuracy": [runs[f"{arm}, seed {seed}"][0] for seed in THIS.seeds]}
             for arm in arms()
         ],
     }

@@ -12,42 +12,45 @@ import random
 
 import torch
 
+from experiments._experiment import Experiment
 from experiments._libraries import AGAINST, ARMS, answer
-from experiments.common import DEVICE, SIZES, race, step
+from experiments._models import SIZES
+from experiments._timing import DEVICE, race, step
 
-ROUNDS = 25
-SEEDS = [0]
-CONFIG = {
-    "device": DEVICE,
-    "sizes": SIZES,
-    "rounds": ROUNDS,
-    "num_classes": 10,
-    "mlp_ratio": 4,
-    "against": AGAINST,
-}
+THIS = Experiment(
+    seeds=[0],
+    purpose="timing",
+    data=None,
+    device=DEVICE,
+    sizes=SIZES,
+    rounds=25,
+    num_classes=10,
+    mlp_ratio=4,
+    against=AGAINST,
+)
 
 
 def run() -> dict:
-    chance = random.Random(SEEDS[0])
+    chance = random.Random(THIS.seeds[0])
     result = {
         "versions": {name: importlib.metadata.version(name) for name in ("timm", "torchvision", "vit-pytorch")},
         "parameters": {},
         "step": {},
         "answer": {},
     }
-    for size, sizes in SIZES.items():
+    for size, sizes in THIS.sizes.items():
         sizes = dict(sizes)
         batch = sizes.pop("batch")
-        torch.manual_seed(SEEDS[0])
+        torch.manual_seed(THIS.seeds[0])
         models = {name: make(**sizes).to(DEVICE) for name, make in ARMS.items()}
         images = torch.randn(batch, sizes["in_chans"], sizes["img_size"], sizes["img_size"], device=DEVICE)
         labels = torch.randint(10, (batch,), device=DEVICE)
         result["parameters"][size] = {n: sum(p.numel() for p in m.parameters()) for n, m in models.items()}
         steps = {name: step(model, images, labels) for name, model in models.items()}
-        result["step"][size] = race(steps, ROUNDS, chance, against=AGAINST)
+        result["step"][size] = race(steps, THIS.rounds, chance, against=THIS.against)
         for model in models.values():
             model.eval()
         answers = {name: answer(model, images) for name, model in models.items()}
-        result["answer"][size] = race(answers, ROUNDS, chance, against=AGAINST)
+        result["answer"][size] = race(answers, THIS.rounds, chance, against=THIS.against)
         print(size, {k: v["ratio"] for k, v in result["step"][size].items()}, flush=True)
     return result

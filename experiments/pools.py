@@ -7,36 +7,31 @@ one learning rate, three programs that are wrong and run.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from experiments.common import accuracy, train, validated, watched_on
+from experiments._data import validated, watched_on
+from experiments._experiment import Experiment
+from experiments._trials import accuracy, train
 from vitbook.faults import pool as wrong
 from vitnb import ClsToken, ViT, ViTConfig
 from vitnb.data import Dataset
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
-MODEL = ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0)
-RECIPE = Recipe(epochs=3, batch_size=50)
-PICTURES = 5_000
 POOLS = ("cls", "mean", "patch mean", "attn")
-RATES = [1e-3, 3e-3, 1e-2, 3e-2]
-BUG_RATE = 1e-2
-SEEDS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
-CONFIG = {
-    "data": "fashion_mnist",
-    "pictures": PICTURES,
-    "judged_on": "validation",
-    "device": "cpu",
-    "model": MODEL.to_dict(),
-    "recipe": asdict(RECIPE),
-    "pools": POOLS,
-    "rates": RATES,
-    "bug_rate": BUG_RATE,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+    purpose="choice",
+    pictures=5_000,
+    model=ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0),
+    recipe=Recipe(epochs=3, batch_size=50),
+    pools=POOLS,
+    rates=[1e-3, 3e-3, 1e-2, 3e-2],
+    bug_rate=1e-2,
+)
 
 
 class PatchMean(ClsToken):
@@ -56,25 +51,26 @@ BUGS = [name for name in OWN if name not in POOLS]
 
 
 def build(pool: str) -> ViT:
-    model = ViT(replace(MODEL, global_pool="cls" if pool in OWN else pool))
+    model = ViT(replace(THIS.model, global_pool="cls" if pool in OWN else pool))
     if pool in OWN:
-        model.pool = OWN[pool](MODEL.embed_dim)
+        model.pool = OWN[pool](THIS.model.embed_dim)
     return model
 
 
 def one(data: Dataset, pool: str, lr: float, seed: int) -> float:
     """Train one model and return its accuracy on the validation images after the last step."""
     name = f"pools-{pool.replace(' ', '-')}-{lr}-{seed}"
-    model, _ = train(partial(build, pool), watched_on(data, 100), replace(RECIPE, lr=lr, seed=seed), name)
+    model, _ = train(partial(build, pool), watched_on(data, 100), replace(THIS.recipe, lr=lr, seed=seed), name)
     torch.manual_seed(seed)
     return accuracy(model, data.normalize(data.test_images), data.test_labels)
 
 
 def run() -> dict:
-    data = validated().subset(PICTURES)
+    data = validated().subset(THIS.pictures)
     return {
         "validation_accuracy": {
-            pool: {str(lr): [one(data, pool, lr, seed) for seed in SEEDS] for lr in RATES} for pool in POOLS
+            pool: {str(lr): [one(data, pool, lr, seed) for seed in THIS.seeds] for lr in THIS.rates}
+            for pool in THIS.pools
         },
-        "bugs": {bug: [one(data, bug, BUG_RATE, seed) for seed in SEEDS] for bug in BUGS},
+        "bugs": {bug: [one(data, bug, THIS.bug_rate, seed) for seed in THIS.seeds] for bug in BUGS},
     }

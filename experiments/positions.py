@@ -7,33 +7,31 @@ images of other sizes.
 """
 
 import copy
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, train, watched_on
+from experiments._data import clothes, watched_on
+from experiments._experiment import Experiment
+from experiments._models import PLACED, PLACED_RECIPE, PLACES
+from experiments._trials import accuracy, train
 from vitbook.faults.place import as_one_line
 from vitnb import ViT, patchify, resize_positions, unpatchify
 from vitnb.data import Dataset
 
-PICTURES, TEST_PICTURES = 8_000, 5_000
-SIZES = [21, 28, 35, 42]
-SIZE_TEST = 2_000  # test images for each size: more tokens, more time
-SEEDS = [0, 1, 2, 3, 4]
-CONFIG = {
-    "data": "fashion_mnist",
-    "pictures": PICTURES,
-    "test_pictures": TEST_PICTURES,
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "model": PLACED.to_dict(),
-    "arms": PLACES,
-    "recipe": asdict(PLACED_RECIPE),
-    "sizes": SIZES,
-    "size_test_pictures": SIZE_TEST,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="mechanism",
+    pictures=8_000,
+    test_pictures=5_000,
+    model=PLACED,
+    arms=PLACES,
+    recipe=PLACED_RECIPE,
+    sizes=[21, 28, 35, 42],
+    size_test_pictures=2_000,  # test images for each size: more tokens, more time
+)
 
 
 def shuffle_patches(images: Tensor, patch_size: int, seed: int) -> Tensor:
@@ -61,9 +59,9 @@ def resized(model: ViT, size: int, stretch=resize_positions) -> ViT:
 
 def run() -> dict:
     data = clothes()
-    data = data.subset(PICTURES, test=TEST_PICTURES)
-    results = {arm: [one(data, arm, seed) for seed in SEEDS] for arm in PLACES}
-    with_table = [arm for arm in PLACES if arm != "none"]
+    data = data.subset(THIS.pictures, test=THIS.test_pictures)
+    results = {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in THIS.arms}
+    with_table = [arm for arm in THIS.arms if arm != "none"]
     return {
         "accuracy": {arm: {k: [r[k] for r in runs] for k in ("ordered", "shuffled")} for arm, runs in results.items()},
         "sizes": {arm: {k: [r[k] for r in results[arm]] for k in ("right", "line")} for arm in with_table},
@@ -72,20 +70,20 @@ def run() -> dict:
 
 def one(data: Dataset, arm: str, seed: int) -> dict:
     """Train one arm with one seed and test it in every way."""
-    config, name = replace(PLACED, **PLACES[arm]), f"positions-{list(PLACES).index(arm)}-{seed}"
-    model, _ = train(lambda: ViT(config), watched_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)
+    config, name = replace(THIS.model, **THIS.arms[arm]), f"positions-{list(THIS.arms).index(arm)}-{seed}"
+    model, _ = train(lambda: ViT(config), watched_on(data, 500), replace(THIS.recipe, seed=seed), name)
     images, labels = data.normalize(data.test_images), data.test_labels
     out = {
         "ordered": accuracy(model, images, labels),
-        "shuffled": accuracy(model, shuffle_patches(images, PLACED.patch_size, seed), labels),
+        "shuffled": accuracy(model, shuffle_patches(images, THIS.model.patch_size, seed), labels),
         "right": [],
         "line": [],
     }
     print(f"{arm}, seed {seed}: {out['ordered']:.3f} in order, {out['shuffled']:.3f} shuffled", flush=True)
     if arm == "none":
         return out
-    for size in SIZES:
-        scaled = F.interpolate(images[:SIZE_TEST], size=(size, size), mode="bilinear", antialias=True)
+    for size in THIS.sizes:
+        scaled = F.interpolate(images[: THIS.size_test_pictures], size=(size, size), mode="bilinear", antialias=True)
         for key, stretch in (("right", resize_positions), ("line", as_one_line)):
-            out[key].append(accuracy(resized(model, size, stretch), scaled, labels[:SIZE_TEST]))
+            out[key].append(accuracy(resized(model, size, stretch), scaled, labels[: THIS.size_test_pictures]))
     return out

@@ -6,29 +6,27 @@ of the five minutes with AdamW. The result is the accuracy after its last step,
 on the test images, which are looked at once.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import nn
 from torchvision.models import resnet18
 
-from experiments.common import FIVE_MINUTES, whole_run
+from experiments._experiment import Experiment
+from experiments._models import FIVE_MINUTES
+from experiments._trials import whole_run
 
-RECIPE = replace(FIVE_MINUTES, optimizer="adamw", lr=1e-3, epochs=3)
-THREADS = 2
-SEEDS = [0]
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "validation",
-    "reported_on": "test",
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=[0],
+    purpose="choice",
+    reported_on="test",
+    recipe=replace(FIVE_MINUTES, optimizer="adamw", lr=1e-3, epochs=3),
+)
 
 
 def run() -> dict:
-    torch.set_num_threads(THREADS)
-    return whole_run("resnet", build, replace(RECIPE, seed=SEEDS[0]))
+    torch.set_num_threads(2)
+    return whole_run("resnet", build, replace(THIS.recipe, seed=THIS.seeds[0]))
 
 
 def build() -> nn.Module:

@@ -6,34 +6,32 @@ core. A step of each is clocked first, and a cheaper model takes more of them.
 Judged by 5,000 images held out of the training images.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
 
-from experiments.common import SMALL, Arm, for_seconds
+from experiments._budget import Arm, for_seconds
+from experiments._experiment import Experiment
+from experiments._models import SMALL
 from vitnb import ViT
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
-SECONDS = 30
-RECIPE = Recipe(epochs=1, batch_size=64, shift=0)
-SIZES = {"28/14": (28, 14), "28/7": (28, 7), "28/4": (28, 4), "56/14": (56, 14), "56/7": (56, 7)}  # image, patch
-SEEDS = [0, 1, 2, 3, 4]
-CONFIG = {
-    "device": "cpu",
-    "data": "fashion_mnist",
-    "judged_on": "validation",
-    "model": SMALL.to_dict(),
-    "recipe": asdict(RECIPE),
-    "seconds_an_arm": SECONDS,
-    "arms": SIZES,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="choice",
+    side_by_side=2,
+    model=SMALL,
+    recipe=Recipe(epochs=1, batch_size=64, shift=0),
+    seconds_an_arm=30,
+    arms={"28/14": (28, 14), "28/7": (28, 7), "28/4": (28, 4), "56/14": (56, 14), "56/7": (56, 7)},  # image, patch
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
     arms = {
-        name: Arm(partial(ViT, replace(SMALL, img_size=side, patch_size=patch)), RECIPE, side)
-        for name, (side, patch) in SIZES.items()
+        name: Arm(partial(ViT, replace(THIS.model, img_size=side, patch_size=patch)), THIS.recipe, side)
+        for name, (side, patch) in THIS.arms.items()
     }
-    return {"arms": for_seconds("resolutions", arms, SECONDS, SEEDS)}
+    return {"arms": for_seconds("resolutions", arms, THIS.seconds_an_arm, THIS.seeds)}

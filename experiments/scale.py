@@ -16,42 +16,40 @@ import torch._inductor.config
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.common import DEVICE, plain_products, race, step
+from experiments._experiment import Experiment
+from experiments._timing import DEVICE, race, step
+from experiments._trials import plain_products
 from vitnb import ViT, ViTConfig, record_attention
 
-BLOCK = ViTConfig(patch_size=4, embed_dim=128, depth=2, num_heads=4, mlp_ratio=4.0, global_pool="mean")
-SIDES = [16, 32, 64, 128, 256]  # pixels: 16 to 4,096 tokens
-SMALL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0)
-LARGE = ViTConfig(img_size=96, patch_size=16, embed_dim=512, depth=2, num_heads=8, mlp_ratio=4.0)
-BATCHES, BATCH = [1, 4, 16, 64, 256], 64
-ROUNDS = 7
-SEEDS = [0]
-CONFIG = {
-    "device": DEVICE,
-    "block": BLOCK.to_dict(),
-    "sides": SIDES,
-    "small": SMALL.to_dict(),
-    "large": LARGE.to_dict(),
-    "batches": BATCHES,
-    "batch": BATCH,  # in what is compiled or has fewer bits
-    "rounds": ROUNDS,
-}
+THIS = Experiment(
+    seeds=[0],
+    purpose="timing",
+    data=None,
+    device=DEVICE,
+    block=ViTConfig(patch_size=4, embed_dim=128, depth=2, num_heads=4, mlp_ratio=4.0, global_pool="mean"),
+    sides=[16, 32, 64, 128, 256],  # pixels: 16 to 4,096 tokens
+    small=ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0),
+    large=ViTConfig(img_size=96, patch_size=16, embed_dim=512, depth=2, num_heads=8, mlp_ratio=4.0),
+    batches=[1, 4, 16, 64, 256],
+    batch=64,  # in what is compiled or has fewer bits
+    rounds=7,
+)
 
 
 def run() -> dict:
-    torch.manual_seed(SEEDS[0])
-    chance = random.Random(SEEDS[0])
+    torch.manual_seed(THIS.seeds[0])
+    chance = random.Random(THIS.seeds[0])
     return {
-        "tokens": [tokens(side, chance) for side in SIDES],
+        "tokens": [tokens(side, chance) for side in THIS.sides],
         "batches": batches(chance),
         "bfloat16_instructions": bfloat16_instructions(),
-        "faster": {name: faster(config, chance) for name, config in (("small", SMALL), ("large", LARGE))},
+        "faster": {name: faster(config, chance) for name, config in (("small", THIS.small), ("large", THIS.large))},
     }
 
 
 def tokens(side: int, chance: random.Random) -> dict:
     """An answer for one image of so many pixels: the fused kernel, and attention written out."""
-    model = ViT(replace(BLOCK, img_size=side)).to(DEVICE).eval()
+    model = ViT(replace(THIS.block, img_size=side)).to(DEVICE).eval()
     images = torch.randn(max(1, 2048 // model.config.num_patches), 1, side, side, device=DEVICE)
 
     def fused() -> None:
@@ -63,7 +61,7 @@ def tokens(side: int, chance: random.Random) -> dict:
             model(images)
             maps.clear()
 
-    found = race({"fused": fused, "explicit": explicit}, ROUNDS, chance)
+    found = race({"fused": fused, "explicit": explicit}, THIS.rounds, chance)
     with FlopCounterMode(display=False) as counter:
         explicit()  # it knows no fused kernel of a CPU; the products are the same
     n = model.config.num_patches
@@ -88,15 +86,17 @@ def step_of(config: ViTConfig, batch: int, change: Callable = lambda model: mode
 def batches(chance: random.Random) -> dict:
     """Images a second in training, by batch; and how many times as many as with the usual batch, with quartiles."""
     found = race(
-        {str(batch): step_of(SMALL, batch) for batch in sorted(BATCHES, key=lambda b: b != BATCH)}, ROUNDS, chance
+        {str(batch): step_of(THIS.small, batch) for batch in sorted(THIS.batches, key=lambda b: b != THIS.batch)},
+        THIS.rounds,
+        chance,
     )
     return {
         str(batch): {
             "images_per_second": round(batch / found[str(batch)]["seconds"], 1),
-            "speed": round(batch / BATCH / found[str(batch)]["ratio"], 3),
-            "quartiles": [round(batch / BATCH / ratio, 3) for ratio in reversed(found[str(batch)]["quartiles"])],
+            "speed": round(batch / THIS.batch / found[str(batch)]["ratio"], 3),
+            "quartiles": [round(batch / THIS.batch / ratio, 3) for ratio in reversed(found[str(batch)]["quartiles"])],
         }
-        for batch in BATCHES
+        for batch in THIS.batches
     }
 
 
@@ -104,19 +104,19 @@ def faster(config: ViTConfig, chance: random.Random) -> dict:
     """A training step as it is, its attention written out, compiled, with bfloat16; and how long compiling takes."""
     torch._inductor.config.force_disable_caches = True  # else an earlier run's work is found on the disk
     torch.compile(nn.Linear(2, 2).to(DEVICE))(torch.ones(1, 2, device=DEVICE))  # what a process compiles only once
-    compiled = step_of(config, BATCH, torch.compile)
+    compiled = step_of(config, THIS.batch, torch.compile)
     start = time.perf_counter()
     compiled()
     compiling = time.perf_counter() - start
-    plain = step_of(config, BATCH)
+    plain = step_of(config, THIS.batch)
 
     def explicit() -> None:
         with plain_products():
             plain()
 
     runners = {"as it is": plain, "written out": explicit, "compiled": compiled}
-    runners["bfloat16"] = step_of(config, BATCH, half=True)
-    return race(runners, ROUNDS, chance) | {"compiling_seconds": round(compiling, 1)}
+    runners["bfloat16"] = step_of(config, THIS.batch, half=True)
+    return race(runners, THIS.rounds, chance) | {"compiling_seconds": round(compiling, 1)}
 
 
 def bfloat16_instructions() -> bool:

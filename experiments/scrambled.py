@@ -6,29 +6,25 @@ Once with a position table that starts so small that it is hardly read, as
 chapter 02 shows, and once with one that is.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
-from experiments.common import clothes, train
+from experiments._data import clothes
+from experiments._experiment import Experiment
+from experiments._trials import train
 from vitbook.faults import cut
 from vitnb import PatchEmbedding, ViT, ViTConfig
 from vitnb.data import Dataset
-from vitnb.recipe import Recipe
+from vitnb.training import Recipe
 
-MODEL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0)
-RECIPE = Recipe(epochs=4, lr=1e-3)
-PICTURES = 12_800
-POS_STDS = [0.02, 1.0]
-SEEDS = [0, 1, 2, 3, 4]
-CONFIG = {
-    "data": "fashion_mnist",
-    "pictures": PICTURES,
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "model": MODEL.to_dict(),
-    "pos_stds": POS_STDS,
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="mechanism",
+    pictures=12_800,
+    model=ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0),
+    pos_stds=[0.02, 1.0],
+    recipe=Recipe(epochs=4, lr=1e-3),
+)
 ARMS = {
     "right": PatchEmbedding,
     "reshape alone": cut.embedding(cut.reshape_alone),
@@ -38,7 +34,7 @@ ARMS = {
 
 def build(arm: str, pos_std: float) -> ViT:
     """The model of one arm; all arms of a seed start with the same weights."""
-    model = ViT(replace(MODEL, pos_std=pos_std))
+    model = ViT(replace(THIS.model, pos_std=pos_std))
     model.patch_embed.__class__ = ARMS[arm]
     return model
 
@@ -46,17 +42,17 @@ def build(arm: str, pos_std: float) -> ViT:
 def one(data: Dataset, arm: str, seed: int, pos_std: float) -> float:
     """Train one arm with one seed and return its accuracy on the test images."""
     name = f"scrambled-{list(ARMS).index(arm)}-{seed}-{pos_std}"
-    _, history = train(partial(build, arm, pos_std), data, replace(RECIPE, seed=seed), name)
+    _, history = train(partial(build, arm, pos_std), data, replace(THIS.recipe, seed=seed), name)
     accuracy = history.test_accuracy[-1]
     print(f"{arm}, pos_std {pos_std}, seed {seed}: {accuracy:.4f}", flush=True)
     return round(accuracy, 4)
 
 
 def run() -> dict:
-    data = clothes().subset(PICTURES, test=5000)
+    data = clothes().subset(THIS.pictures, test=5000)
     return {
         "accuracy": {
-            str(pos_std): {arm: [one(data, arm, seed, pos_std) for seed in SEEDS] for arm in ARMS}
-            for pos_std in POS_STDS
+            str(pos_std): {arm: [one(data, arm, seed, pos_std) for seed in THIS.seeds] for arm in ARMS}
+            for pos_std in THIS.pos_stds
         }
     }

@@ -8,43 +8,39 @@ a cls token that cannot attend to them in the first block. The same is done to
 the boots of the test set that the network recognises.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from experiments.common import accuracy, clothes
+from experiments._data import clothes
+from experiments._experiment import Experiment
+from experiments._trials import accuracy
 from vitbook.images import boot
 from vitnb import ViT, ViTConfig, record_attention
 from vitnb.data import Dataset
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 
-MODEL = ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0)
-RECIPE = Recipe(epochs=3, batch_size=50, lr=1e-2)
-TRAIN, TEST, USUAL, BOOTS = 5_000, 2_000, 500, 200  # images
 SHAFT = [6, 7, 9, 10, 11]  # patches of the book's boot
 BOOT = 9  # the class
-SEEDS = list(range(20))
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "images": TRAIN,
-    "test_images": TEST,
-    "images_of_usual_tokens": USUAL,
-    "boots": BOOTS,
-    "shaft": SHAFT,
-    "model": MODEL.to_dict(),
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=list(range(20)),
+    purpose="mechanism",
+    images=5_000,
+    test_images=2_000,
+    images_of_usual_tokens=500,
+    boots=200,
+    shaft=SHAFT,
+    model=ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0),
+    recipe=Recipe(epochs=3, batch_size=50, lr=1e-2),
+)
 GROUPS = {"shaft": SHAFT, "others": [n for n in range(16) if n not in SHAFT]}
 
 
 def trained(data: Dataset, pool: str, seed: int) -> ViT:
     torch.manual_seed(seed)
-    model = ViT(replace(MODEL, global_pool=pool))
-    fit(model, data, replace(RECIPE, seed=seed))
+    model = ViT(replace(THIS.model, global_pool=pool))
+    fit(model, data, replace(THIS.recipe, seed=seed))
     return model.eval()
 
 
@@ -87,18 +83,18 @@ def barred(model: ViT, images: Tensor, patches: list[int]) -> Tensor:
 
 def interventions(model: ViT, images: Tensor, data: Dataset) -> dict:
     """The mean probability of a boot after each intervention."""
-    usual = data.normalize(data.test_images[:USUAL])
+    usual = data.normalize(data.test_images[: THIS.images_of_usual_tokens])
     black = (0 - data.mean[0]) / data.std[0]
     empty = torch.full_like(images[:1], black)
     found = {"nothing": read(model, model.embed(images))}
     for name, patches in GROUPS.items():
         found |= {
             f"{name}, usual before block {1 + n}": replaced(model, images, usual, patches, n)
-            for n in range(MODEL.depth)
+            for n in range(THIS.model.depth)
         }
         found |= {
             f"{name}, empty before block {1 + n}": replaced(model, images, empty, patches, n)
-            for n in range(MODEL.depth)
+            for n in range(THIS.model.depth)
         }
         found |= {
             f"{name}, black": painted(model, images, black, patches),
@@ -122,13 +118,13 @@ def look(data: Dataset, mean: ViT, cls: ViT) -> dict:
     rows = [weights[0, :, 0].mean(0) for weights in maps]  # (T,) a block: what cls attends to
     pixels = data.test_images[data.test_labels == BOOT]
     boots = data.normalize(pixels)
-    boots = boots[cls(boots).argmax(1) == BOOT][:BOOTS]
+    boots = boots[cls(boots).argmax(1) == BOOT][: THIS.boots]
     return {
         "accuracy": [accuracy(net, data.normalize(data.test_images), data.test_labels) for net in (mean, cls)],
         "mean": {"answer": mean(image).argmax().item(), "votes": votes.tolist()},
         "cls": {
             "answer": answer,
-            "attention_to_shaft": [round(row[[1 + n for n in SHAFT]].sum().item(), 4) for row in rows],
+            "attention_to_shaft": [round(row[[1 + n for n in THIS.shaft]].sum().item(), 4) for row in rows],
             "largest_patch": [row[1:].argmax().item() for row in rows],
             "boot": interventions(cls, image, data),
         },
@@ -137,10 +133,10 @@ def look(data: Dataset, mean: ViT, cls: ViT) -> dict:
 
 
 def run() -> dict:
-    data = clothes().subset(TRAIN, test=TEST)
+    data = clothes().subset(THIS.images, test=THIS.test_images)
     torch.set_num_threads(1)
     runs = []
-    for seed in SEEDS:
+    for seed in THIS.seeds:
         runs.append(one(data, seed))
         print(seed, runs[-1]["cls"], flush=True)
     return {"runs": runs}

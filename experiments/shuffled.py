@@ -6,41 +6,40 @@ fixed disorders. The answers, the images and the position tables are stored
 for the live figure; the accuracy in each order, over all test images, too.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from experiments.common import PLACED, PLACED_RECIPE, PLACES, accuracy, clothes, train, watched_on
+from experiments._data import clothes, watched_on
+from experiments._experiment import Experiment
+from experiments._models import PLACED, PLACED_RECIPE, PLACES
+from experiments._trials import accuracy, train
 from vitnb import ViT, patchify, unpatchify
 from vitnb.data import Dataset
 
-PICTURES, TEST_PICTURES = 8_000, 5_000
-ORDERS = 8
-SEEDS = [0]
-CONFIG = {
-    "data": "fashion_mnist",
-    "pictures": PICTURES,
-    "test_pictures": TEST_PICTURES,
-    "orders": ORDERS,
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "model": PLACED.to_dict(),
-    "arms": PLACES,
-    "recipe": asdict(PLACED_RECIPE),
-}
+THIS = Experiment(
+    seeds=[0],
+    purpose="mechanism",
+    pictures=8_000,
+    test_pictures=5_000,
+    orders=8,
+    model=PLACED,
+    arms=PLACES,
+    recipe=PLACED_RECIPE,
+)
 
 
 def reorder(images: Tensor, order: Tensor) -> Tensor:
     """Put the patches of all images (B, C, H, W) in one order: place n shows patch order[n]."""
     _, C, H, W = images.shape
-    return unpatchify(patchify(images, PLACED.patch_size)[:, order], PLACED.patch_size, (H, W), C)
+    return unpatchify(patchify(images, THIS.model.patch_size)[:, order], THIS.model.patch_size, (H, W), C)
 
 
 def trained(data: Dataset, arm: str, seed: int) -> ViT:
     """The model of the experiment `positions`: the same initialisation, images and recipe."""
-    config, name = replace(PLACED, **PLACES[arm]), f"shuffled-{list(PLACES).index(arm)}"
-    return train(lambda: ViT(config), watched_on(data, 500), replace(PLACED_RECIPE, seed=seed), name)[0]
+    config, name = replace(THIS.model, **THIS.arms[arm]), f"shuffled-{list(THIS.arms).index(arm)}"
+    return train(lambda: ViT(config), watched_on(data, 500), replace(THIS.recipe, seed=seed), name)[0]
 
 
 @torch.no_grad()
@@ -66,14 +65,14 @@ def rounded(values: Tensor, digits: int) -> list:
 
 def run() -> dict:
     data = clothes()
-    data = data.subset(PICTURES, test=TEST_PICTURES)
+    data = data.subset(THIS.pictures, test=THIS.test_pictures)
     torch.set_num_threads(1)
     labels = data.test_labels.tolist()
     chosen = [labels.index(label) for label in range(len(data.classes))]  # the first of each class
-    N = (PLACED.img_size // PLACED.patch_size) ** 2
+    N = (THIS.model.img_size // THIS.model.patch_size) ** 2
     g = torch.Generator().manual_seed(0)
-    orders = torch.stack([torch.arange(N)] + [torch.randperm(N, generator=g) for _ in range(ORDERS)])
-    models = {arm: ask(trained(data, arm, SEEDS[0]), data, chosen, orders) for arm in PLACES}
+    orders = torch.stack([torch.arange(N)] + [torch.randperm(N, generator=g) for _ in range(THIS.orders)])
+    models = {arm: ask(trained(data, arm, THIS.seeds[0]), data, chosen, orders) for arm in THIS.arms}
     return {
         "classes": list(data.classes),
         "pictures": chosen,

@@ -6,39 +6,37 @@ with the same weights and see the same batches. The accuracy on the test images
 after each epoch; nothing is chosen by it.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
-from experiments.common import PAGE_RECIPE as RECIPE
-from experiments.common import plain_products, train
+from experiments._experiment import Experiment
+from experiments._models import PAGE_RECIPE
+from experiments._trials import plain_products, train
 from vitbook import faults
 from vitbook.figures._train_data import CONFIGS, dataset
 from vitnb import ViT
 
-MODEL = CONFIGS["digits"]
-FAULTS = ("last read first", "listed blocks", "split by view", "softmax inside", "reshape alone")
-SEEDS = [0, 1, 2, 3, 4]
-CONFIG = {
-    "data": "vitbook.figures._train_data.dataset",
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "model": MODEL.to_dict(),
-    "recipe": asdict(RECIPE),
-    "faults": FAULTS,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="mechanism",
+    data="vitbook.figures._train_data.dataset",
+    model=CONFIGS["digits"],
+    recipe=PAGE_RECIPE,
+    faults=("last read first", "listed blocks", "split by view", "softmax inside", "reshape alone"),
+)
 
 
 def build(name: str) -> ViT:
-    return ViT(MODEL) if name == "right" else faults.build(name, MODEL)
+    return ViT(THIS.model) if name == "right" else faults.build(name, THIS.model)
 
 
 def run() -> dict:
     data = dataset("digits")
     accuracy: dict[str, list[list[float]]] = {}
     loss: dict[str, list[list[float]]] = {}
-    for name in ("right", *FAULTS):
+    for name in ("right", *THIS.faults):
         with plain_products():
-            found = [train(partial(build, name), data, replace(RECIPE, seed=seed))[1] for seed in SEEDS]
+            found = [train(partial(build, name), data, replace(THIS.recipe, seed=seed))[1] for seed in THIS.seeds]
         accuracy[name] = [[round(share, 4) for share in one.test_accuracy] for one in found]
         loss[name] = [[round(value, 4) for value in one.train_loss] for one in found]
         print(name, [shares[-1] for shares in accuracy[name]], flush=True)

@@ -8,26 +8,15 @@ accuracy after its last step, on the test images, which are looked at once. The
 code that ran is stored beside the results: unpacked, it takes the same command.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import nn
 
-from experiments.common import (
-    FAST,
-    FAST_STEM,
-    LONGER,
-    WIDER,
-    WIDER_STEM,
-    WIDER_STRIDES,
-    fast_vit,
-    store_code,
-    tried_run,
-    two_at_a_time,
-    whole_run,
-    whole_runs,
-    wider_vit,
-)
+from experiments._budget import two_at_a_time
+from experiments._experiment import Experiment
+from experiments._models import FAST, FAST_STEM, LONGER, WIDER, WIDER_STEM, WIDER_STRIDES, fast_vit, wider_vit
+from experiments._trials import store_code, tried_run, whole_run, whole_runs
 
 
 def fast() -> nn.Module:
@@ -35,29 +24,26 @@ def fast() -> nn.Module:
 
 
 TRIED = {"fast": (fast, replace(LONGER, epochs=22)), "wider": (wider_vit, replace(LONGER, epochs=16))}
-MARGIN = 2  # epochs more than were tried: the better one reached 93.1 % of the validation images
-THREADS = 2
-SEEDS = list(range(10))
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "validation",
-    "reported_on": "test",
-    "models": {
-        "fast": {"model": FAST.to_dict(), "stem": FAST_STEM},
-        "wider": {"model": WIDER.to_dict(), "stem": WIDER_STEM, "strides": WIDER_STRIDES},
+THIS = Experiment(
+    seeds=list(range(10)),
+    purpose="choice",
+    side_by_side=2,
+    reported_on="test",
+    models={
+        "fast": {"model": FAST, "stem": FAST_STEM},
+        "wider": {"model": WIDER, "stem": WIDER_STEM, "strides": WIDER_STRIDES},
     },
-    "margin": MARGIN,
-    "recipes": {name: asdict(recipe) for name, (_, recipe) in TRIED.items()},
-}
+    margin=2,  # epochs more than were tried: the better one reached 93.1 % of the validation images
+    recipes={name: recipe for name, (_, recipe) in TRIED.items()},
+)
 
 
 def run() -> dict:
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(2)
     tried = dict(zip(TRIED, two_at_a_time(one_try, TRIED), strict=True))
     chosen = max(TRIED, key=lambda name: tried[name]["validation_accuracy"])
     build, recipe = TRIED[chosen]
-    recipes = [replace(recipe, epochs=recipe.epochs + MARGIN, seed=seed) for seed in SEEDS]
+    recipes = [replace(recipe, epochs=recipe.epochs + THIS.margin, seed=seed) for seed in THIS.seeds]
     runs = [whole_run(f"speed_93-{chosen}", build, recipe) for recipe in recipes]
     store_code("speed_93")
     return {"tried": tried, "chosen": chosen} | whole_runs(runs)
@@ -65,4 +51,4 @@ def run() -> dict:
 
 def one_try(name: str) -> dict:
     build, recipe = TRIED[name]
-    return tried_run(f"speed_93-tried-{name}", build, replace(recipe, seed=SEEDS[0]))
+    return tried_run(f"speed_93-tried-{name}", build, replace(recipe, seed=THIS.seeds[0]))

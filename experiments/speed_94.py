@@ -12,50 +12,38 @@ beside the results: unpacked, it takes the same command.
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from experiments.common import (
-    LONGER,
-    WIDER,
-    WIDER_STEM,
-    WIDER_STRIDES,
-    plain_products,
-    race,
-    step,
-    store_code,
-    two_at_a_time,
-    whole_run,
-    whole_runs,
-    wider_vit,
-)
-from vitnb.recipe import Recipe
+from experiments._budget import two_at_a_time
+from experiments._experiment import Experiment
+from experiments._models import LONGER, WIDER, WIDER_STEM, WIDER_STRIDES, wider_vit
+from experiments._timing import race, step
+from experiments._trials import plain_products, store_code, whole_run, whole_runs
+from vitnb.training import Recipe
 
-RECIPE = replace(LONGER, epochs=66, erase=0.5, label_smoothing=0.1)  # full_hour: 78 epochs, 94.1 % of validation
-THREADS = 1
-SEEDS = list(range(10))
 ROUNDS = 20
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "validation",
-    "chosen_by": "full_hour",
-    "reported_on": "test",
-    "model": WIDER.to_dict(),
-    "stem": WIDER_STEM,
-    "strides": WIDER_STRIDES,
-    "precision": "bfloat16",
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=list(range(10)),
+    purpose="choice",
+    side_by_side=2,
+    chosen_by="full_hour",
+    reported_on="test",
+    model=WIDER,
+    stem=WIDER_STEM,
+    strides=WIDER_STRIDES,
+    precision="bfloat16",
+    recipe=replace(LONGER, epochs=66, erase=0.5, label_smoothing=0.1),  # full_hour: 78 epochs, 94.1 % of validation
+)
 
 
 def run() -> dict:
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(1)
     with plain_products():
         steps = race({"float32": one_step(wider_vit()), "bfloat16": one_step(half_vit())}, ROUNDS, random.Random(0))
-    runs = two_at_a_time(one, [replace(RECIPE, seed=seed) for seed in SEEDS])
+    runs = two_at_a_time(one, [replace(THIS.recipe, seed=seed) for seed in THIS.seeds])
     store_code("speed_94")
     return {"steps": steps} | whole_runs(runs)
 
@@ -79,5 +67,5 @@ def half_vit() -> nn.Module:
 
 def one_step(model: nn.Module) -> Callable[[], None]:
     torch.manual_seed(0)
-    images = torch.randn(RECIPE.batch_size, WIDER.in_chans, WIDER.img_size, WIDER.img_size)
-    return step(model.train(), images, torch.randint(WIDER.num_classes, (len(images),)))
+    images = torch.randn(THIS.recipe.batch_size, THIS.model.in_chans, THIS.model.img_size, THIS.model.img_size)
+    return step(model.train(), images, torch.randint(THIS.model.num_classes, (len(images),)))

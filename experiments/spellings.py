@@ -12,12 +12,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from experiments.common import DEVICE, SIZES, race
+from experiments._experiment import Experiment
+from experiments._models import SIZES
+from experiments._timing import DEVICE, race
 from vitnb import MultiHeadAttention, PatchEmbedding
 
-ROUNDS = 25
-SEEDS = [0]
-CONFIG = {"device": DEVICE, "sizes": SIZES, "rounds": ROUNDS}
+THIS = Experiment(
+    seeds=[0],
+    purpose="timing",
+    data=None,
+    device=DEVICE,
+    sizes=SIZES,
+    rounds=25,
+)
 
 
 class ByConvolution(PatchEmbedding):
@@ -39,16 +46,18 @@ class NeverRecorded(MultiHeadAttention):
 
 
 def run() -> dict:
-    torch.manual_seed(SEEDS[0])
-    chance = random.Random(SEEDS[0])
+    torch.manual_seed(THIS.seeds[0])
+    chance = random.Random(THIS.seeds[0])
     result: dict[str, dict] = {"patches": {}, "attention": {}}
-    for size, s in SIZES.items():
+    for size, s in THIS.sizes.items():
         patches, attention = layers(s)
         images = torch.randn(s["batch"], s["in_chans"], s["img_size"], s["img_size"], device=DEVICE)
         tokens = torch.randn(s["batch"], patches["product"].num_patches + 1, s["embed_dim"], device=DEVICE)
         tokens.requires_grad_()
         for kind, choices, x in (("patches", patches, images), ("attention", attention, tokens)):
-            result[kind][size] = race({n: both_ways(layer, x) for n, layer in choices.items()}, ROUNDS, chance, 0.1)
+            result[kind][size] = race(
+                {n: both_ways(layer, x) for n, layer in choices.items()}, THIS.rounds, chance, 0.1
+            )
     return result
 
 

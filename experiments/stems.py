@@ -5,37 +5,36 @@ channels in its convolutions, and with three blocks instead of four. The steps
 are clocked first; judged by 5,000 images held out of the training images.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
 
-from experiments.common import BEST, Arm, for_seconds, with_stem
-from vitnb.recipe import Recipe
+from experiments._budget import Arm, for_seconds
+from experiments._experiment import Experiment
+from experiments._models import BEST, with_stem
+from vitnb.training import Recipe
 
-RECIPE = Recipe(epochs=1, optimizer="muon")
-STEMS = {  # channels of the three convolutions, and blocks
-    "16, 32, 64": ((16, 32, 64), 4),
-    "32, 64, 64": ((32, 64, 64), 4),
-    "64, 96, 64": ((64, 96, 64), 4),
-    "32, 64, 64 and three blocks": ((32, 64, 64), 3),
-}
-SECONDS, SEEDS = 120, [0, 1, 2, 3, 4]
-CONFIG = {
-    "device": "cpu",
-    "data": "fashion_mnist",
-    "judged_on": "validation",
-    "model": BEST.to_dict(),
-    "recipe": asdict(RECIPE),
-    "stems": STEMS,
-    "seconds": SECONDS,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="choice",
+    side_by_side=2,
+    model=BEST,
+    recipe=Recipe(epochs=1, optimizer="muon"),
+    stems={  # channels of the three convolutions, and blocks
+        "16, 32, 64": ((16, 32, 64), 4),
+        "32, 64, 64": ((32, 64, 64), 4),
+        "64, 96, 64": ((64, 96, 64), 4),
+        "32, 64, 64 and three blocks": ((32, 64, 64), 3),
+    },
+    seconds=120,
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
     arms = {
-        name: Arm(partial(with_stem, replace(BEST, depth=depth), widths), RECIPE)
-        for name, (widths, depth) in STEMS.items()
+        name: Arm(partial(with_stem, replace(THIS.model, depth=depth), widths), THIS.recipe)
+        for name, (widths, depth) in THIS.stems.items()
     }
-    return {"arms": for_seconds("stems", arms, SECONDS, SEEDS)}
+    return {"arms": for_seconds("stems", arms, THIS.seconds, THIS.seeds)}

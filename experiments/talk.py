@@ -6,32 +6,28 @@ two thumbnails of one image of the same kind; and what is this image. On
 the second also two bugs that nobody sees in the accuracy.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import clothes
+from experiments._data import clothes
+from experiments._experiment import Experiment
 from vitbook.faults import attend
 from vitbook.images import pairs
 from vitnb import MultiHeadAttention, ViT, ViTConfig
 from vitnb.data import Dataset
 from vitnb.progress import ProgressBar
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 
 SINGLE = ViTConfig(patch_size=7, embed_dim=48, depth=2, num_heads=4, global_pool="mean", pos_std=0.5)
 PAIRS = replace(SINGLE, img_size=(14, 28), num_classes=2)
-RECIPE = Recipe(epochs=5, batch_size=64)
-PICTURES = {"pairs": 12_000, "single": 6_000}
-SEEDS = [0, 1, 2, 3, 4]
-CONFIG = {
-    "data": "fashion_mnist",
-    "pictures": PICTURES,
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "models": {"pairs": PAIRS.to_dict(), "single": SINGLE.to_dict()},
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="mechanism",
+    pictures={"pairs": 12_000, "single": 6_000},
+    models={"pairs": PAIRS, "single": SINGLE},
+    recipe=Recipe(epochs=5, batch_size=64),
+)
 
 
 ARMS = {"attention": MultiHeadAttention, "plain mean": attend.layer(attend.uniform), "deleted": attend.Deleted}
@@ -54,8 +50,8 @@ def build(config: ViTConfig, arm: str, seed: int) -> ViT:
 def tasks() -> dict[str, tuple[ViTConfig, Dataset]]:
     data = clothes()
     return {
-        "pairs": (PAIRS, pairs(data, PICTURES["pairs"])),
-        "single": (SINGLE, data.subset(PICTURES["single"])),
+        "pairs": (PAIRS, pairs(data, THIS.pictures["pairs"])),
+        "single": (SINGLE, data.subset(THIS.pictures["single"])),
     }
 
 
@@ -65,8 +61,8 @@ def run() -> dict:
         for name in result:
             result[name][task] = {arm: [] for arm in TASKS[task]}
         for arm in TASKS[task]:
-            for seed in SEEDS:
-                history = fit(build(config, arm, seed), data, replace(RECIPE, seed=seed), [ProgressBar()])
+            for seed in THIS.seeds:
+                history = fit(build(config, arm, seed), data, replace(THIS.recipe, seed=seed), [ProgressBar()])
                 result["accuracy"][task][arm].append(round(history.test_accuracy[-1], 4))
                 result["train_loss"][task][arm].append(round(history.train_loss[-1], 4))
     return result

@@ -5,31 +5,30 @@ it shares its machine with other programs, what an image costs is clocked apart
 (few_epochs.py).
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import TEXTBOOK_RECIPE, clothes, enlarged, plain_products, thin, train
+from experiments._data import clothes, enlarged
+from experiments._experiment import Experiment
+from experiments._models import TEXTBOOK_RECIPE
+from experiments._trials import plain_products, thin, train
 from vitbook.textbook import textbook_vit
 from vitnb.vit import count_parameters
 
-RECIPE = replace(TEXTBOOK_RECIPE, epochs=10)
-THREADS = 2
-SEEDS = [0]
-CONFIG = {
-    "device": "cpu",
-    "data": "fashion_mnist",
-    "judged_on": "test",  # as the textbook does; nothing was chosen by it
-    "model": "vitbook.textbook.textbook_vit()",
-    "pixels": [0, 1],
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=[0],
+    purpose="mechanism",
+    model="vitbook.textbook.textbook_vit()",
+    pixels=[0, 1],
+    recipe=replace(TEXTBOOK_RECIPE, epochs=10),
+)
 
 
 def run() -> dict:
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(2)
     with plain_products():
-        _, long = train(textbook_vit, enlarged(clothes()), RECIPE, "textbook-ten")
+        _, long = train(textbook_vit, enlarged(clothes()), THIS.recipe, "textbook-ten")
     return {
         "parameters": count_parameters(textbook_vit()),
         "images": long.images,

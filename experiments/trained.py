@@ -4,25 +4,21 @@ The small model of chapter 09. The weights are stored beside the result, as
 book/results/trained.safetensors.
 """
 
-from dataclasses import asdict
-
 import torch
 
-from experiments.common import SMALL, stored_model
-from vitnb.recipe import Recipe
+from experiments._experiment import Experiment
+from experiments._models import SMALL
+from experiments._trials import stored_model
+from vitnb.training import Recipe
 
-RECIPE = Recipe(epochs=50)
-THREADS = 1
-SEEDS = [RECIPE.seed]
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "test",  # nothing was chosen by it
-    "model": SMALL.to_dict(),
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=[0],
+    purpose="mechanism",
+    model=SMALL,
+    recipe=Recipe(epochs=50),
+)
 
 
 def run() -> dict:
-    torch.set_num_threads(THREADS)
-    return stored_model("trained", SMALL, RECIPE)
+    torch.set_num_threads(1)
+    return stored_model("trained", THIS.model, THIS.recipe)

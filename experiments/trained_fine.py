@@ -4,26 +4,23 @@ Everything else is the same but the number of epochs, since an image costs three
 The weights are stored beside the result, as book/results/trained_fine.safetensors.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
-from experiments.common import SMALL, stored_model
-from vitnb.recipe import Recipe
+from experiments._experiment import Experiment
+from experiments._models import SMALL
+from experiments._trials import stored_model
+from vitnb.training import Recipe
 
-MODEL = replace(SMALL, patch_size=4)
-RECIPE = Recipe(epochs=30)
-THREADS = 1
-SEEDS = [RECIPE.seed]
-CONFIG = {
-    "data": "fashion_mnist",
-    "device": "cpu",
-    "judged_on": "test",  # nothing was chosen by it
-    "model": MODEL.to_dict(),
-    "recipe": asdict(RECIPE),
-}
+THIS = Experiment(
+    seeds=[0],
+    purpose="mechanism",
+    model=replace(SMALL, patch_size=4),
+    recipe=Recipe(epochs=30),
+)
 
 
 def run() -> dict:
-    torch.set_num_threads(THREADS)
-    return stored_model("trained_fine", MODEL, RECIPE)
+    torch.set_num_threads(1)
+    return stored_model("trained_fine", THIS.model, THIS.recipe)

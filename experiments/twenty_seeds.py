@@ -6,29 +6,29 @@ right one, whose first five are those of `mutants` but for rounding, and of the 
 accuracy is above it.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 
+from experiments._experiment import Experiment
 from experiments._page import ORDERED, RECIPES, TEST_BATCH, one
-from experiments.common import plain_products
+from experiments._trials import plain_products
 from vitbook.figures._train_data import CONFIGS, dataset
 
 DATA = "digits"
 NAMES = ("right", *ORDERED)
-SEEDS = list(range(20))
-CONFIG = {
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "data": "vitbook.figures._train_data.dataset",
-    "model": CONFIGS[DATA].to_dict(),
-    "recipe": asdict(RECIPES[DATA]),
-    "test_batch": TEST_BATCH,
-}
+THIS = Experiment(
+    seeds=list(range(20)),
+    purpose="mechanism",
+    data="vitbook.figures._train_data.dataset",
+    model=CONFIGS[DATA],
+    recipe=RECIPES[DATA],
+    test_batch=TEST_BATCH,
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
     data, config, recipe = dataset(DATA), CONFIGS[DATA], RECIPES[DATA]
     with plain_products():
-        return {name: [one(data, name, config, replace(recipe, seed=seed)) for seed in SEEDS] for name in NAMES}
+        return {name: [one(data, name, config, replace(recipe, seed=seed)) for seed in THIS.seeds] for name in NAMES}

@@ -6,55 +6,51 @@ images after the last step; a loss that is no number counts as guessing.
 """
 
 import math
-from dataclasses import asdict
 
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from experiments.common import PAGE_RECIPE as RECIPE
-from experiments.common import plain_products
+from experiments._experiment import Experiment
+from experiments._models import PAGE_RECIPE
+from experiments._trials import plain_products
 from vitbook import faults
 from vitbook.figures._train_data import CONFIGS, dataset
 from vitnb import ViT
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
-from vitnb.recipe import decay_groups
+from vitnb.training import decay_groups
 
-MODEL = CONFIGS["digits"]
-FAULTS = ("gradients never cleared", "scheduler before optimizer")
-CLIPS = {"clipped": True, "not clipped": False}
-SEEDS = [0, 1, 2, 3, 4]
-CONFIG = {
-    "data": "vitbook.figures._train_data.dataset",
-    "device": "cpu",
-    "judged_on": "test",  # it shows a mechanism, and chooses nothing
-    "model": MODEL.to_dict(),
-    "recipe": asdict(RECIPE),
-    "faults": FAULTS,
-    "clips": CLIPS,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="mechanism",
+    data="vitbook.figures._train_data.dataset",
+    model=CONFIGS["digits"],
+    recipe=PAGE_RECIPE,
+    faults=("gradients never cleared", "scheduler before optimizer"),
+    clips={"clipped": True, "not clipped": False},
+)
 
 
 def one(data: Dataset, name: str, clips: bool, seed: int) -> float:
     """Train by one kind of step, and return the test accuracy."""
     step = faults.train.step if name == "right" else faults.FAULTS[name].wrong
     torch.manual_seed(seed)
-    model = ViT(MODEL)
-    groups = decay_groups(model, RECIPE.weight_decay)
-    optimizer = torch.optim.AdamW(groups, lr=1.0, betas=RECIPE.betas)
+    model = ViT(THIS.model)
+    groups = decay_groups(model, THIS.recipe.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=1.0, betas=THIS.recipe.betas)
     images, labels = data.normalize(data.train_images), data.train_labels
-    batches = len(labels) // RECIPE.batch_size
-    steps = RECIPE.epochs * batches
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: RECIPE.lr_at(min(n, steps - 1), steps))
+    batches = len(labels) // THIS.recipe.batch_size
+    steps = THIS.recipe.epochs * batches
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: THIS.recipe.lr_at(min(n, steps - 1), steps))
     if clips:
 
         def clip(*_: object) -> None:  # what a hook returns would be the optimizer's
-            clip_grad_norm_(model.parameters(), RECIPE.clip)
+            clip_grad_norm_(model.parameters(), THIS.recipe.clip)
 
         optimizer.register_step_pre_hook(clip)
     generator = torch.Generator().manual_seed(seed)
-    for _ in range(RECIPE.epochs):
-        for chosen in torch.randperm(len(labels), generator=generator).split(RECIPE.batch_size)[:batches]:
+    for _ in range(THIS.recipe.epochs):
+        for chosen in torch.randperm(len(labels), generator=generator).split(THIS.recipe.batch_size)[:batches]:
             if not math.isfinite(step(model, optimizer, scheduler, images[chosen], labels[chosen])):
                 return 1 / len(data.classes)
     return round(evaluate(model, data.normalize(data.test_images), data.test_labels).accuracy, 4)
@@ -63,8 +59,10 @@ def one(data: Dataset, name: str, clips: bool, seed: int) -> float:
 def run() -> dict:
     torch.set_num_threads(1)
     data, found = dataset("digits"), {}
-    for way, clips in CLIPS.items():
+    for way, clips in THIS.clips.items():
         with plain_products():
-            found[way] = {name: [one(data, name, clips, seed) for seed in SEEDS] for name in ("right", *FAULTS)}
+            found[way] = {
+                name: [one(data, name, clips, seed) for seed in THIS.seeds] for name in ("right", *THIS.faults)
+            }
         print(way, found[way], flush=True)
     return {"accuracy": found}

@@ -5,22 +5,22 @@ are clocked first; judged by 5,000 images held out of the training images.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import nn
 
-from experiments.common import (
+from experiments._budget import Arm, for_seconds
+from experiments._experiment import Experiment
+from experiments._models import (
     FAST,
     FAST_STEM,
     FIVE_MINUTES,
     WIDER,
     WIDER_STEM,
     WIDER_STRIDES,
-    Arm,
     fast_vit,
-    for_seconds,
     wider_vit,
     with_stem,
 )
@@ -42,20 +42,19 @@ RUNGS = {  # what is added to the rung before
     "label smoothing 0.1": Arm(wider_vit, SMOOTHED),
     "erasing in half of the images": Arm(wider_vit, replace(SMOOTHED, erase=0.5)),
 }
-SECONDS, SEEDS = 120, [0, 1, 2, 3, 4]
-CONFIG = {
-    "device": "cpu",
-    "data": "fashion_mnist",
-    "judged_on": "validation",
-    "models": [FAST.to_dict(), WIDER.to_dict()],
-    "stems": [FAST_STEM, FOURTH, WIDER_STEM],
-    "strides": WIDER_STRIDES,
-    "recipe": asdict(RECIPE),
-    "rungs": list(RUNGS),
-    "seconds": SECONDS,
-}
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="choice",
+    side_by_side=2,
+    models=[FAST, WIDER],
+    stems=[FAST_STEM, FOURTH, WIDER_STEM],
+    strides=WIDER_STRIDES,
+    recipe=RECIPE,
+    rungs=list(RUNGS),
+    seconds=120,
+)
 
 
 def run() -> dict:
     torch.set_num_threads(1)
-    return {"arms": for_seconds("wider", RUNGS, SECONDS, SEEDS)}
+    return {"arms": for_seconds("wider", RUNGS, THIS.seconds, THIS.seeds)}

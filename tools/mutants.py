@@ -23,7 +23,7 @@ EACH, SEED, PATIENCE = 75, 0, 600  # mutants of a part, and seconds for the test
 PARTS = {  # part -> files; what is not there has moved
     "model": "vitnb/patches.py vitnb/positions.py vitnb/attention.py vitnb/blocks.py vitnb/pooling.py vitnb/vit.py"
     " vitnb/weights.py vitnb/inspection.py",
-    "training": "vitnb/training.py vitnb/recipe.py vitnb/evaluation.py vitnb/data.py vitnb/_checkpoint.py",
+    "training": "vitnb/training.py vitnb/evaluation.py vitnb/data.py vitnb/checkpoint.py",
     "engine": "vitnb/checks/engine.py vitnb/checks/kinds.py vitbook/exercises/engine.py vitbook/exercises/forms.py",
     "exercises": "vitnb/checks/chapter_*.py vitbook/exercises/chapter_*.py",
 }

@@ -112,7 +112,7 @@ def tokens(name: str, x: Any, embed_dim: int) -> Tensor:
 
 
 def labels(name: str, x: Any, count: int, classes: int) -> Tensor:
-    """Return x if it holds a class for each of so many images: (N,), int64."""
+    """Return x if it holds the class of each image: (N,), int64."""
     use, y = _as_tensor(name, x)
     if y is not None and y.ndim == 2:
         use, y = (f"{use}.argmax(1)", y.argmax(1)) if y.shape[1] == classes else (f"{use}.flatten()", y.flatten())

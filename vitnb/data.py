@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torchvision.datasets import FashionMNIST
 
 from vitnb._archives import fashion_mnist
 from vitnb._validate import labels as check_labels
@@ -20,6 +19,7 @@ from vitnb._validate import tensor
 
 NAMES = ("fashion_mnist", "digits")
 FASHION_MEAN, FASHION_STD = 0.2860, 0.3530  # of the training pixels of Fashion-MNIST
+CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Dataset:
         return replace(self, **{field: getattr(self, field).to(device) for field in fields})
 
     def subset(self, n: int, seed: int = 0, test: int | None = None) -> "Dataset":
-        """n training images, equally many of each class (up to one); all test images, or the first so many.
+        """n training images, equally many of each class (up to one); all test images, or the first ones.
 
         Raises: ValueError if n is below 1 or more than every class can give.
         """
@@ -212,7 +212,7 @@ def _fashion_mnist(root: str | Path | None) -> Dataset:
         print(f"No Fashion-MNIST: {error}. These are scikit-learn's handwritten digits instead.")
         return _digits()
     split = train_images[:, None], train_labels.long(), test_images[:, None], test_labels.long()
-    return Dataset(*split, tuple(FashionMNIST.classes), "fashion_mnist", (FASHION_MEAN,), (FASHION_STD,), mirror=True)
+    return Dataset(*split, CLOTHES, "fashion_mnist", (FASHION_MEAN,), (FASHION_STD,), mirror=True)
 
 
 def _check_augment(images: Tensor, shift: int, erase: float) -> None:

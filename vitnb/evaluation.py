@@ -1,9 +1,8 @@
-"""How good a model is: the numbers of a training, and of a test (chapter 09)."""
+"""Chapter 9: how good a model is, and how far a number can be trusted."""
 
 import warnings
 import weakref
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -11,39 +10,7 @@ from torch import Tensor, nn
 
 from vitnb._validate import labels as check_labels
 from vitnb._validate import normalised, positive_int
-
-if TYPE_CHECKING:
-    from vitnb.data import Dataset
-
-
-@dataclass
-class History:
-    """What a training left behind, as plain numbers.
-
-    Per step: losses, lrs. Per epoch: train_* on the batches as they were trained
-    on (augmented, with dropout, smoothed), test_* on the data's test images, which
-    after Dataset.hold_out are a validation set. The result is the last epoch's,
-    never the best one's: choosing by the test set is cheating. seconds counts the
-    training steps, not the evaluations; cpu_seconds is the processor time of the
-    same steps, all threads together, without what other programs took meanwhile.
-    """
-
-    losses: list[float] = field(default_factory=list)
-    lrs: list[float] = field(default_factory=list)
-    train_loss: list[float] = field(default_factory=list)
-    train_accuracy: list[float] = field(default_factory=list)
-    test_loss: list[float] = field(default_factory=list)
-    test_accuracy: list[float] = field(default_factory=list)
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    images: int = 0
-
-    @property
-    def images_per_second(self) -> float:
-        return self.images / self.seconds if self.seconds else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"images_per_second": self.images_per_second}
+from vitnb.data import Dataset
 
 
 @dataclass(frozen=True)
@@ -111,14 +78,14 @@ def count_look(model: nn.Module) -> None:
     _looks[model] = looks(model) + 1
 
 
-def final_test(model: nn.Module, data: "Dataset") -> Evaluation:
+def final_test(model: nn.Module, data: Dataset) -> Evaluation:
     """Test a model on the test images once it is chosen and trained, and warn if they were looked at before.
 
     Whoever looks, changes something and looks again chooses by the test images.
 
     Raises: TypeError unless data is a Dataset; ValueError if it has a validation set in the place of the test images.
     """
-    if not hasattr(data, "held_out"):
+    if not isinstance(data, Dataset):
         raise TypeError(f"data must be a vitnb.data.Dataset, got {type(data).__name__}: use data.load()")
     if data.held_out != "test":
         raise ValueError(f"data.held_out is {data.held_out!r}: use data.load(), or what hold_out was called on")
@@ -133,7 +100,7 @@ def final_test(model: nn.Module, data: "Dataset") -> Evaluation:
 
 
 def interval(values: Tensor, share: float = 0.95) -> tuple[Tensor, Tensor]:
-    """The mean of values that were measured again and again, and half the width of its confidence interval.
+    """The mean of repeated measurements, and half the width of its confidence interval.
 
     This is what stands around every ± of the book. The values are of seeds or of
     images; of two things that are compared, the differences, seed by seed or image

@@ -34,8 +34,12 @@ def patchify(images: Tensor, patch_size: Size) -> Tensor:
         is not a multiple of patch_size.
     Source: Dosovitskiy et al. 2021, section 3.1.
     """
-    B, C, H, W = tensor("images", images, 4, "(B, C, H, W)").shape
-    (rows, cols), (ph, pw) = grid_size((H, W), patch_size), pair("patch_size", patch_size)
+    H, W = tensor("images", images, 4, "(B, C, H, W)").shape[2:]
+    return _cut(images, grid_size((H, W), patch_size), pair("patch_size", patch_size))
+
+
+def _cut(images: Tensor, grid: tuple[int, int], patch: tuple[int, int]) -> Tensor:
+    B, C, (rows, cols), (ph, pw) = *images.shape[:2], grid, patch
     x = images.reshape(B, C, rows, ph, cols, pw)  # (B, C, H/p, p, W/p, p)
     x = x.permute(0, 2, 4, 1, 3, 5)  # (B, H/p, W/p, C, p, p)
     return x.reshape(B, rows * cols, C * ph * pw)  # (B, N, C*p*p)
@@ -70,16 +74,16 @@ class PatchConv2d(nn.Conv2d):
     go to and fro unchanged, and hooks on it see what the model computes.
 
     Shapes: images (B, C, H, W) -> (B, D, H/p, W/p).
-    Raises: ValueError if a side is not a multiple of patch_size.
     """
 
     def __init__(self, in_chans: int, embed_dim: int, patch_size: Size):
         super().__init__(in_chans, embed_dim, patch_size, patch_size)
 
     def forward(self, images: Tensor) -> Tensor:
-        patches = patchify(images, self.kernel_size)  # (B, N, C*p*p)
+        (H, W), (ph, pw) = images.shape[2:], self.kernel_size
+        patches = _cut(images, (H // ph, W // pw), self.kernel_size)  # (B, N, C*p*p)
         x = F.linear(patches, self.weight.flatten(1), self.bias)  # (B, N, D)
-        return x.transpose(1, 2).unflatten(2, grid_size(images.shape[2:], self.kernel_size))  # (B, D, H/p, W/p)
+        return x.transpose(1, 2).unflatten(2, (H // ph, W // pw))  # (B, D, H/p, W/p)
 
 
 class _Stem(nn.Module):

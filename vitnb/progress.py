@@ -1,4 +1,4 @@
-"""Callbacks of a training: a progress line and a live curve (chapter 09).
+"""Chapter 9: callbacks of a training, a progress line and a live curve.
 
 In a notebook both redraw one output in place, and their last state holds no
 time of day and no speed: running the notebook again leaves the same bytes.
@@ -7,89 +7,57 @@ time of day and no speed: running the notebook again leaves the same bytes.
 import io
 import sys
 import time
-from typing import Any, Protocol
+from typing import Any
 
-from torch import nn
-
-from vitnb.data import Dataset
-from vitnb.evaluation import History
-from vitnb.recipe import Recipe
+from vitnb.training import Training
 
 BLUE, ORANGE = "#0072b2", "#d55e00"  # Okabe and Ito: distinct to colour-blind eyes
 
 
-class Run(Protocol):
-    """A training under way, as a callback may read it: step of steps, epoch (from 1) of recipe.epochs."""
-
-    model: nn.Module
-    data: Dataset
-    recipe: Recipe
-    step: int
-    steps: int
-    steps_per_epoch: int
-
-    @property
-    def finished(self) -> bool: ...
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def lr(self) -> float: ...
-
-    @property
-    def loss(self) -> float: ...
-
-    @property
-    def history(self) -> History: ...
-
-
-class ProgressBar:
-    """One line: how far, which loss, which accuracy.
-
-    Rewritten at most every so many seconds; in a notebook in its cell, in a
-    terminal on stderr, elsewhere one line an epoch on stderr.
-    """
+class _Display:
+    """A callback that shows where a training stands: at most once in `every` seconds, and at its end."""
 
     def __init__(self, every: float = 1.0):
         self.every = every
-        self._run: Any = None
+        self._run: Training | None = None
 
-    def __call__(self, run: Run) -> None:
+    def __call__(self, run: Training) -> None:
         if self._run is not run:
             self._run, self._next, self._output = run, 0.0, _Output()
         if run.finished or time.monotonic() >= self._next:
             self._show(run)
             self._next = time.monotonic() + self.every
 
-    def _show(self, run: Run) -> None:
+    def _show(self, run: Training) -> None:
+        raise NotImplementedError
+
+
+class ProgressBar(_Display):
+    """One line: how far, which loss, which accuracy.
+
+    Rewritten at most once in `every` seconds; in a notebook in its cell, in a
+    terminal on stderr, elsewhere one line an epoch on stderr.
+    """
+
+    def _show(self, run: Training) -> None:
         if in_notebook():
             self._output.show({"text/plain": _line(run)})
         elif sys.stderr.isatty():
             print("\r\x1b[K" + _line(run), end="\n" if run.finished else "", file=sys.stderr, flush=True)
-        elif run.step % run.steps_per_epoch == 0:
+        elif run.epoch_ends:
             print(_line(run), file=sys.stderr, flush=True)
 
 
-class LiveCurve:
+class LiveCurve(_Display):
     """Loss and accuracy on training and held-out images, redrawn in the notebook while it trains; nothing elsewhere."""
 
-    def __init__(self, every: float = 1.0):
-        self.every = every
-        self._run: Any = None
-
-    def __call__(self, run: Run) -> None:
-        if not in_notebook():
-            return
-        if self._run is not run:
-            self._run, self._next, self._output = run, 0.0, _Output()
-        if run.finished or time.monotonic() >= self._next:
+    def _show(self, run: Training) -> None:
+        if in_notebook():
             alt = f"Loss and accuracy on the training and the {run.data.held_out} images. {_line(run)}"
             self._output.show({"image/png": draw_curves(run), "text/plain": alt}, {"image/png": {"alt": alt}})
-            self._next = time.monotonic() + self.every
 
 
-def draw_curves(run: Run) -> bytes:
+def draw_curves(run: Training) -> bytes:
     """The image of LiveCurve, as PNG; the same history gives the same bytes."""
     from matplotlib.figure import Figure  # without pyplot: no global state, no second display
 
@@ -117,7 +85,7 @@ def in_notebook() -> bool:
     return hasattr(get_ipython(), "kernel")
 
 
-def _line(run: Run) -> str:
+def _line(run: Training) -> str:
     parts = [f"epoch {run.epoch}/{run.recipe.epochs}", f"step {run.step}/{run.steps}", f"loss {run.loss:.3f}"]
     if run.history.test_accuracy:
         parts.append(f"{run.data.held_out} accuracy {100 * run.history.test_accuracy[-1]:.1f} %")
@@ -125,7 +93,7 @@ def _line(run: Run) -> str:
 
 
 def _smooth(losses: list[float], points: int = 300) -> tuple[list[float], list[float]]:
-    """Means of equal stretches: at most so many points, each at the middle of its stretch."""
+    """Means of equal stretches, each at the middle of its stretch."""
     width = max(1, len(losses) // points)
     starts = range(0, len(losses) - width + 1, width)
     return [start + width / 2 for start in starts], [sum(losses[s : s + width]) / width for s in starts]

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -128,7 +127,7 @@ class ViT(nn.Module):
     def embed(self, images: Tensor) -> Tensor:
         """Turn images (B, C, H, W) into tokens with positions (B, T, D): equation 1."""
         x = self.patch_embed(images)  # (B, N, D)
-        x = self.pool.prepend(x)  # (B, T, D)
+        x = self.pool.prepend(x)  # (B, T, D): with the cls token, if the pooling reads one
         return self.drop(self.positions(x))  # (B, T, D)
 
     def encode(self, x: Tensor) -> Tensor:
@@ -155,18 +154,21 @@ class ViT(nn.Module):
         Shapes: "patches" (B, N, D), "embedded" (B, T, D), "block_1" to
             "block_L" (B, T, D), "features" (B, T, D), "pooled" (B, D), "logits" (B, K).
         """
+        names = {self.patch_embed: "patches", self.drop: "embedded"}
+        names |= {self.norm: "features", self.pool: "pooled", self.head: "logits"}
         out: dict[str, Tensor] = {}
         number = itertools.count(1)  # of the block that runs: one block may stand in several places
-        parts = {"patches": self.patch_embed, "embedded": self.drop}
-        parts |= {"features": self.norm, "pooled": self.pool, "logits": self.head}
-        with ExitStack() as hooks:  # not a second forward: it sees what a subclass, or a hook before, has changed
-            for name, part in parts.items():
-                hook = part.register_forward_hook(lambda _part, _given, x, name=name: out.update({name: x}))
-                hooks.enter_context(hook)
-            for block in set(self.blocks):
-                hook = block.register_forward_hook(lambda _block, _given, x: out.update({f"block_{next(number)}": x}))
-                hooks.enter_context(hook)
+
+        def keep(part: nn.Module, _given: Any, x: Tensor) -> None:
+            out[names.get(part) or f"block_{next(number)}"] = x
+
+        # Hooks, not a second forward: they see what a subclass, or another hook, has changed.
+        hooks = [part.register_forward_hook(keep) for part in {*names, *self.blocks}]
+        try:
             self(images)
+        finally:
+            for hook in hooks:
+                hook.remove()
         return out
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:

@@ -11,8 +11,7 @@ from vitbook.figures._train_data import CONFIGS, dataset
 from vitbook.results import result
 from vitnb import ViT
 from vitnb.evaluation import evaluate
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 
 CONFIG = replace(CONFIGS["digits"], embed_dim=16, num_heads=2)
 RECIPE = Recipe(epochs=10, batch_size=20, flip=False, shift=0)
@@ -83,12 +82,12 @@ def test_a_second_start_goes_on(monkeypatch, tmp_path):
     monkeypatch.setattr(mutants, "one", one)
     with pytest.raises(KeyboardInterrupt):
         mutants.run()
-    assert asked == [(name, seed) for name in ("right", "undivided") for seed in mutants.SEEDS] + [None]
+    assert asked == [(name, seed) for name in ("right", "undivided") for seed in mutants.THIS.seeds] + [None]
     asked.append(None)
-    accuracies = [seed / 10 for seed in mutants.SEEDS]
+    accuracies = [seed / 10 for seed in mutants.THIS.seeds]
     wanted = {name: accuracies for name in ("right", "undivided", "zeros")}
     assert mutants.run() == {"results": {"digits, std 1": wanted}}
-    assert asked[12:] == [("zeros", seed) for seed in mutants.SEEDS]
+    assert asked[12:] == [("zeros", seed) for seed in mutants.THIS.seeds]
 
 
 def test_the_result_holds_what_was_planned():
@@ -98,7 +97,7 @@ def test_the_result_holds_what_was_planned():
     }
     for runs in found.values():
         assert all(
-            len(of_one) == len(mutants.SEEDS) and 0 <= min(of_one) <= max(of_one) <= 1 for of_one in runs.values()
+            len(of_one) == len(mutants.THIS.seeds) and 0 <= min(of_one) <= max(of_one) <= 1 for of_one in runs.values()
         )
 
 

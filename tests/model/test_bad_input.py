@@ -22,7 +22,8 @@ from vitnb import (
     resize_positions,
     unpatchify,
 )
-from vitnb.training import Recipe, evaluate, fit
+from vitnb.evaluation import evaluate
+from vitnb.training import Recipe, fit
 
 V, T = ValueError, TypeError
 x = torch.zeros

@@ -16,12 +16,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from experiments import decay
-from experiments.common import SMALL
+from experiments._models import SMALL
 from vitnb import ViT, ViTConfig, data
-from vitnb.evaluation import History, evaluate, final_test, interval, looks
+from vitnb.evaluation import evaluate, final_test, interval, looks
 from vitnb.progress import _line, draw_curves
-from vitnb.recipe import Optimizer, Recipe, decay_groups, muon_matrices
-from vitnb.training import Training, fit, loop
+from vitnb.training import Batches, History, Recipe, Training, decay_groups, fit, make_optimizers, muon_matrices
 
 TINY = ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1)
 
@@ -172,8 +171,7 @@ def test_digits_are_never_mirrored_and_clothes_are(digits):
     d = replace(digits, train_images=digits.train_images.clone())
     d.train_images[..., :14] = 0  # all light on the right
     for mirror, expected in ((False, {False}), (True, {False, True})):
-        run = Training(linear(), replace(d, mirror=mirror), Recipe(batch_size=160, shift=0))
-        images = run.batch()[0]
+        images, _ = Batches(replace(d, mirror=mirror), Recipe(batch_size=160, shift=0)).draw(0)
         left = images[..., :14].mean((1, 2, 3)) > images[..., 14:].mean((1, 2, 3))
         assert set(left.tolist()) == expected
 
@@ -261,13 +259,18 @@ def test_decay_shrinks_what_has_no_gradient(digits):
 
 
 def test_each_arm_of_the_experiment_on_decay_reaches_the_optimizer(digits, monkeypatch):
-    """It replaces decay_groups where Optimizer looks it up: elsewhere all arms would be one."""
+    """It replaces decay_groups where make_optimizers looks it up: elsewhere all arms would be one."""
     taken = []
-    monkeypatch.setattr(decay, "fit", lambda model, data, recipe, **_: taken.append(Optimizer(model, recipe)) or DONE)
+
+    def fit(model, data, recipe, **_):
+        taken.append(make_optimizers(model, recipe))
+        return DONE
+
+    monkeypatch.setattr(decay, "fit", fit)
     decayed = {}
-    for arm in decay.ARMS:
+    for arm in decay.THIS.arms:
         decay.one(digits, arm, 0)
-        groups = taken[-1].parts[0].param_groups
+        groups = taken[-1][0].param_groups
         decayed[arm] = [(len(g["params"]), g["weight_decay"]) for g in groups if g["weight_decay"]]
     every = len(list(ViT(SMALL).parameters()))
     assert decayed["everything"] == [(every, 0.05)] and decayed["nothing"] == []
@@ -437,7 +440,7 @@ def test_killed_twenty_times_it_ends_with_the_same_weights(tmp_path):
 
 def test_a_state_makes_a_history_again(digits):
     run = Training(linear(), digits, Recipe(1, 32))
-    next(loop(run))
+    run.train_step()
     other = Training(linear(), digits, Recipe(1, 32))
     other.load_state_dict(run.state_dict())
     assert other.history == run.history and other.step == 1
@@ -579,8 +582,8 @@ def test_a_final_test_wants_the_test_images(digits):
 
 def test_the_curve_shows_the_held_out_loss_and_names_it(digits):
     run = Training(linear(), digits.hold_out(40), Recipe(epochs=2, batch_size=32, shift=0))
-    for _ in loop(run):
-        pass
+    while not run.finished:
+        run.train_step()
     shown = draw_curves(run)
     assert shown == draw_curves(run)
     run._history.test_loss[0] += 1

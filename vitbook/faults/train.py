@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitbook.faults._fault import fault
-from vitnb.recipe import Recipe, decay_groups
+from vitnb.training import Recipe, decay_groups
 
 # Schedules: (step, steps, peak, warmup_steps) -> learning rate.
 

@@ -27,20 +27,19 @@ from tests.course.book.advice import SPACE, code
 from vitbook import faults
 from vitbook.faults import _build, _fault, _ward
 from vitnb import (
-    _checkpoint,
+    checkpoint,
     data,
     evaluation,
     inspection,
     training,
     weights,
 )
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 from vitnb.vit import ViT, ViTConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = [*ROOT.glob("vitnb/*.py"), *ROOT.glob("vitbook/faults/*.py"), *ROOT.glob("vitbook/*.py")]
-ELSEWHERE = {"_processes.py"}  # takes several processes: tests/model/test_torchrun.py
+ELSEWHERE = {"distributed.py"}  # takes several processes: tests/model/test_torchrun.py
 
 FOLDER = Path(tempfile.mkdtemp(prefix="advice-"))
 SIZES = dict(image_size=32, patch_size=8, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=24, num_classes=5)
@@ -111,7 +110,8 @@ D = data.Dataset(pixels, torch.arange(6) % 2, pixels, torch.arange(6) % 2, ("a",
 NAMES = {f.replaces: name for name, f in faults.FAULTS.items()}
 LOOSE = next(n for n, f in faults.FAULTS.items() if f.replaces not in _build.PLACES and f.replaces is not ViT)
 CLS = NAMES[vitnb.ClsToken]
-SPACE = SPACE | vars(vitnb) | vars(inspection) | vars(evaluation) | vars(_checkpoint) | vars(training) | globals()
+RUN = training.Training(small(), D, Recipe(1, 2))
+SPACE = SPACE | vars(vitnb) | vars(inspection) | vars(evaluation) | vars(checkpoint) | vars(training) | globals()
 MAPS = "[torch.full((1, 2, 5, 5), 0.2)]"
 
 # the call; the name and the bad value; what to do where the advice is prose
@@ -207,8 +207,8 @@ ROWS = [
     ("fit(small(num_classes=2), D, Recipe(1, batch_size))", "batch_size", "7"),
     ("fit(model, D, Recipe(1, 2))", "model", "small()", "small(num_classes=2)"),
     ("ViT(config)", "config", "{}"),
-    ("read(path, identity(Training(small(), D, Recipe(1, 2))), torch.device('cpu'))", "path", "damaged()", "None"),
-    ("read(path, identity(Training(small(), D, Recipe(1, 2))), torch.device('cpu'))", "path", "other_run()", "None"),
+    ("load_checkpoint(path, RUN.identity, torch.device('cpu'))", "path", "damaged()", "None"),
+    ("load_checkpoint(path, RUN.identity, torch.device('cpu'))", "path", "other_run()", "None"),
     ("weights.from_torchvision(model)", "model", "nn.Linear(2, 2)", "tv()"),
     ("weights.from_torchvision(model)", "model", "tv(conv_stem_configs=[CONV] * 3)", "tv()"),
     ("weights.from_torchvision(model)", "model", "tv(representation_size=4)", "tv()"),

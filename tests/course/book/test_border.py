@@ -18,8 +18,7 @@ from tests.course.book.advice import follow
 from vitnb import ViT, ViTConfig, data, record_attention
 from vitnb.evaluation import evaluate
 from vitnb.inspection import ablate
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb.training import Recipe, fit
 from vitnb.weights import from_timm, from_torchvision, load, save, to_timm
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -16,7 +16,7 @@ from zipfile import ZipFile
 import pytest
 import torch
 
-from experiments import RESULTS, ROOT, _clock, common, looking
+from experiments import RESULTS, ROOT, _budget, _clock, _models, _trials, looking
 from experiments import __main__ as command
 from experiments.__main__ import names
 from vitbook import results
@@ -58,20 +58,20 @@ def few(monkeypatch, tmp_path):
     """Some of the digits in the place of the clothes, a part of them for validation; checkpoints in an own folder."""
     monkeypatch.setenv("VITNB_CHECKPOINTS", str(tmp_path))
     data = load("digits").subset(512, test=32)
-    monkeypatch.setattr(common, "clothes", lambda: data)
-    monkeypatch.setattr(common, "validated", lambda: data.hold_out(100))
+    monkeypatch.setattr(_trials, "clothes", lambda: data)
+    monkeypatch.setattr(_trials, "validated", lambda: data.hold_out(100))
     return data
 
 
 def test_a_run_that_goes_on_keeps_its_own_seconds(few):
     recipe = Recipe(epochs=1, batch_size=32)
-    first, again = (common.whole_run("small", partial(ViT, common.SMALL), recipe) for _ in range(2))
+    first, again = (_trials.whole_run("small", partial(ViT, _models.SMALL), recipe) for _ in range(2))
     assert again["cpu_seconds"] == first["cpu_seconds"] > 0
 
 
 def test_a_whole_run_looks_at_the_test_images_once(few):
     """It once watched them after every epoch, and trained on what validates now."""
-    found = common.whole_run("small", partial(ViT, common.SMALL), Recipe(epochs=3, batch_size=32))
+    found = _trials.whole_run("small", partial(ViT, _models.SMALL), Recipe(epochs=3, batch_size=32))
     assert found["looks"] == 1 and not [key for key in found if "test" in key and "epoch" in key]
     assert found["images"] == 3 * (412 // 32) * 32
     assert len(found["validation_accuracy_by_epoch"]) == 3
@@ -80,7 +80,7 @@ def test_a_whole_run_looks_at_the_test_images_once(few):
 
 
 def test_a_run_on_all_images_is_watched_by_none(few):
-    found = common.whole_run("all", partial(ViT, common.SMALL), Recipe(epochs=2, batch_size=32), validate=False)
+    found = _trials.whole_run("all", partial(ViT, _models.SMALL), Recipe(epochs=2, batch_size=32), validate=False)
     assert found["looks"] == 1 and not [key for key in found if "validation" in key]
     assert found["images"] == 2 * 512
     assert sum(map(sum, found["confusion"])) == 32
@@ -89,8 +89,8 @@ def test_a_run_on_all_images_is_watched_by_none(few):
 @pytest.mark.parametrize(("steps", "epochs", "images"), [(64, 1, 512), (66, 1, 512), (96, 2, 384), (640, 10, 512)])
 def test_a_trial_does_not_see_half_of_the_images_twice(steps, epochs, images):
     """A step or two more than an epoch holds once made two epochs of half the images."""
-    arm = common.Arm(lambda: None, Recipe(batch_size=8))
-    part, found = common.drawn(arm, steps, load("digits").subset(512, test=32))
+    arm = _budget.Arm(lambda: None, Recipe(batch_size=8))
+    part, found = _budget.drawn(arm, steps, load("digits").subset(512, test=32))
     assert (found, len(part.train_labels)) == (epochs, images)
 
 
@@ -99,36 +99,36 @@ def digits(monkeypatch, tmp_path):
     """The digits, held out in part, in the place of the clothes; checkpoints in a folder of their own."""
     monkeypatch.setenv("VITNB_CHECKPOINTS", str(tmp_path))
     data = load("digits").hold_out(300)
-    monkeypatch.setattr(common, "once", lambda: data)
+    monkeypatch.setattr(_budget, "once", lambda: data)
     return data
 
 
-SMALLEST = partial(ViT, replace(common.SMALL, embed_dim=16, depth=1))
+SMALLEST = partial(ViT, replace(_models.SMALL, embed_dim=16, depth=1))
 
 
 @pytest.mark.parametrize("steps", [5, 37, 38, 100])
 def test_an_arm_takes_the_steps_of_its_seconds(digits, steps):
     """A step fewer at most for each epoch: epochs are equally long, and hold no more images than there are."""
-    arm = common.Arm(SMALLEST, Recipe(batch_size=32, seed=1))
+    arm = _budget.Arm(SMALLEST, Recipe(batch_size=32, seed=1))
     epochs = -(-steps // (len(digits.train_labels) // 32))
-    found = common.timed_trial((arm, steps, f"arm-{steps}"))
+    found = _budget.timed_trial((arm, steps, f"arm-{steps}"))
     assert 32 * (steps - epochs) < found["images"] <= 32 * steps
     assert {"validation_accuracy", "train_accuracy"} < set(found) and "test_accuracy" not in found
 
 
 def test_an_arm_of_few_images_gets_all_of_them(digits):
-    arm = common.Arm(SMALLEST, Recipe(batch_size=32, seed=1), pictures=70)
-    part, epochs = common.drawn(arm, 41, digits)
+    arm = _budget.Arm(SMALLEST, Recipe(batch_size=32, seed=1), pictures=70)
+    part, epochs = _budget.drawn(arm, 41, digits)
     assert len(part.train_labels) == 70 and epochs == 20  # of two steps
-    other, _ = common.drawn(replace(arm, recipe=replace(arm.recipe, seed=2)), 41, digits)
+    other, _ = _budget.drawn(replace(arm, recipe=replace(arm.recipe, seed=2)), 41, digits)
     assert not torch.equal(part.train_labels, other.train_labels)
 
 
 def test_a_trial_that_is_kept_is_not_run_again(digits, monkeypatch):
-    arm = common.Arm(SMALLEST, Recipe(batch_size=32))
-    first = common.timed_trial((arm, 2, "kept"))
-    monkeypatch.setattr(common, "train", None)
-    assert common.timed_trial((arm, 2, "kept")) == first
+    arm = _budget.Arm(SMALLEST, Recipe(batch_size=32))
+    first = _budget.timed_trial((arm, 2, "kept"))
+    monkeypatch.setattr(_budget, "train", None)
+    assert _budget.timed_trial((arm, 2, "kept")) == first
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_a_run_killed_before_its_first_tick_counts_as_resumed(looked, tmp_path):
 
 
 def test_a_record_names_the_gpu_of_a_run_on_one(looked, monkeypatch):
-    monkeypatch.setitem(looking.CONFIG, "device", "cuda")
+    monkeypatch.setitem(looking.THIS.settings, "device", "cuda")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "NVIDIA T4")
     assert looked(dict)["gpu"] == "NVIDIA T4"
@@ -265,14 +265,11 @@ def test_what_is_stored_leaves_neither_checkpoint_nor_clock(looked, monkeypatch,
 def test_a_record_took_no_less_time_than_its_runs(name):
     """A run that went on from a checkpoint once reported its last start alone."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    pairs = ("all_images", "augmentation", "cnn", "full_hour", "further", "hour", "ladder", "longer_cnn", "resolutions")
-    pairs += ("speed_93", "speed_94", "stems", "wider")
-    side_by_side = 2 if name in pairs else 1
     runs = trained(record["result"])
     # a run that was first tried and then reported stands there twice
     once = {(run.get("seed"), run.get("cpu_seconds"), run["seconds"]) for run in runs if "cpu_seconds" in run}
     seconds = sum(key[-1] for key in once) + sum(run["seconds"] for run in runs if "cpu_seconds" not in run)
-    assert record["seconds"] + 0.1 >= seconds / side_by_side  # both are rounded
+    assert record["seconds"] + 0.1 >= seconds / script(name).THIS.side_by_side  # both are rounded
 
 
 def trained(value):
@@ -292,44 +289,34 @@ def test_the_gpu_run_says_that_it_needs_one(monkeypatch):
     assert "best" not in command.missing()
 
 
-TRAINED = [name for name in names() if {"recipe", "recipes"} & set(script(name).CONFIG)]
-# what shows a mechanism, chooses nothing and may ask the test images for it
-SHOWN = (
-    "collapse",
-    "inductive_bias",
-    "looking",
-    "mutants",
-    "norms",
-    "positions",
-    "scrambled",
-    "shuffled",
-    "six_curves",
-)
-SHOWN += ("friend", "shaft", "talk", "textbook", "trained", "trained_fine", "twenty_seeds", "uncleared")
-TIMED = ("boot_time", "jax_step")
-REFITTED = ("all_images",)  # what another script chose, once more on all training images: nothing is left to judge by
+PURPOSES = {name: script(name).THIS.purpose for name in names()}
 
 
-@pytest.mark.parametrize("name", sorted(set(TRAINED) - set(TIMED)))
+@pytest.mark.parametrize("name", [name for name, purpose in PURPOSES.items() if purpose != "timing"])
 def test_no_choice_is_made_on_test_images(name):
     """Each training names the images that judged it: validation images, unless it only shows how something works."""
-    config = script(name).CONFIG
-    if name in REFITTED:
+    config = script(name).THIS.config()
+    if PURPOSES[name] == "refit":
         chosen_by = script(config["chosen_by"])
         chosen = results.result(config["chosen_by"])["result"]["chosen"]
-        recipe = {"epochs": config["recipe"]["epochs"]} | chosen_by.TRIED[chosen]
-        assert config["recipe"] == asdict(replace(chosen_by.RECIPE, **recipe))
-        assert all(config[key] == chosen_by.CONFIG[key] for key in ("model", "stem", "strides"))
-        assert config["judged_on"] is None and chosen_by.CONFIG["judged_on"] == "validation"
+        recipe = {"epochs": config["recipe"]["epochs"]} | chosen_by.THIS.tried[chosen]
+        assert config["recipe"] == asdict(replace(chosen_by.THIS.recipe, **recipe))
+        assert all(config[key] == chosen_by.THIS.config()[key] for key in ("model", "stem", "strides"))
+        assert PURPOSES[config["chosen_by"]] == "choice"
         assert all(run["looks"] == 1 for run in runs_in(results.result(name)["result"]))
         return
-    assert config["judged_on"] == ("test" if name in SHOWN else "validation")
-    if name in SHOWN or name not in STORED:
+    if PURPOSES[name] != "choice" or name not in STORED:
         return
     found = results.result(name)["result"]
     assert "validation_accuracy" in str(found) and "test_accuracy_by_epoch" not in str(found)
     assert ("test_accuracy" in str(found)) == ("reported_on" in config)
     assert all(run["looks"] == 1 for run in runs_in(found) if "test_accuracy" in run)
+
+
+@pytest.mark.parametrize("name", [name for name, purpose in PURPOSES.items() if purpose == "timing"])
+def test_what_only_takes_times_reports_no_accuracy(name):
+    """Else it would have to say which images judged it."""
+    assert "accuracy" not in str(results.result(name)["result"])
 
 
 @pytest.mark.parametrize("name", ["five_minutes", "speed_93", "speed_94"])
@@ -349,7 +336,7 @@ def test_the_code_beside_an_entry_is_complete(tmp_path, name):
 def test_the_entry_for_94_multiplies_in_bfloat16():
     """The same weights answer nearly the same, in float32, and not exactly."""
     torch.manual_seed(0)
-    full, half = common.wider_vit().eval(), script("speed_94").half_vit().eval()
+    full, half = _models.wider_vit().eval(), script("speed_94").half_vit().eval()
     half.load_state_dict(full.state_dict())
     images = torch.randn(8, 1, 28, 28)
     with torch.no_grad():
@@ -391,8 +378,8 @@ def test_each_model_beside_the_cnn_has_the_rate_that_did_best():
 def test_a_result_belongs_to_its_script(name):
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     made_by = script(name)
-    assert whole(record["config"]) | {"device": 0} == whole(made_by.CONFIG) | {"device": 0}  # where it was run
-    assert record["seeds"] == made_by.SEEDS
+    assert whole(record["config"]) | {"device": 0} == whole(made_by.THIS.config()) | {"device": 0}  # where it was run
+    assert record["seeds"] == made_by.THIS.seeds
     assert record["claim"] == made_by.__doc__.strip().split("\n")[0]
     assert record["command"] == f"python -m experiments {name}"
 

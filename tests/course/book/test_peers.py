@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments import _libraries, common, epoch, spellings
-from experiments.common import DEVICE
+from experiments import _libraries, _timing, epoch, spellings
+from experiments._timing import DEVICE
 from vitnb import ViT
 from vitnb.data import load
 
@@ -32,7 +32,7 @@ def test_each_peer_is_the_same_transformer(name):
         assert logits.shape == (3, 10)
         torch.testing.assert_close(model(images[1:2]), logits[1:2], atol=1e-5, rtol=0)  # each image by itself
     before = {n: p.clone() for n, p in model.named_parameters()}
-    step = common.step(model.train(), images, torch.tensor([0, 1, 2], device=DEVICE))
+    step = _timing.step(model.train(), images, torch.tensor([0, 1, 2], device=DEVICE))
     step()
     step()  # behind a head of zeros nothing moves at first
     moved = [n for n, p in model.named_parameters() if not torch.equal(p, before[n])]
@@ -52,7 +52,7 @@ def test_a_peer_without_bias_is_measured_against_vitnb_without_it():
 
 def test_a_race_times_everyone_in_each_round(monkeypatch):
     calls, now = [], [0.0]
-    monkeypatch.setattr(common.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(_timing.time, "perf_counter", lambda: now[0])
 
     def runner(name, seconds):
         def one():
@@ -61,11 +61,11 @@ def test_a_race_times_everyone_in_each_round(monkeypatch):
 
         return one
 
-    found = common.race({"a": runner("a", 0.1), "b": runner("b", 0.15)}, 5, random.Random(0))
+    found = _timing.race({"a": runner("a", 0.1), "b": runner("b", 0.15)}, 5, random.Random(0))
     assert found["a"]["ratio"] == 1 and found["b"]["ratio"] == 1.5 and found["b"]["quartiles"] == [1.5, 1.5]
     assert calls.count("a") == 2 + 1 + 5 * 3 and calls.count("b") == 2 + 5 * 3
 
-    found = common.race(
+    found = _timing.race(
         {n: runner(n, t) for n, t in {"a": 0.1, "b": 0.3, "c": 0.2}.items()}, 3, random.Random(0), against={"b": "c"}
     )
     assert {n: f["ratio"] for n, f in found.items()} == {"a": 1, "b": 1.5, "c": 2}
@@ -86,8 +86,8 @@ def test_all_ways_through_an_epoch_show_as_many_pictures_equally_normalised(monk
                 seen.append(images.detach().cpu())
             return super().forward(images)
 
-    monkeypatch.setattr(epoch, "PICTURES", 200)
-    monkeypatch.setattr(epoch, "BATCH", 50)
+    monkeypatch.setitem(epoch.THIS.settings, "pictures", 200)
+    monkeypatch.setitem(epoch.THIS.settings, "batch", 50)
     monkeypatch.setattr(epoch, "ViT", Recording)
     monkeypatch.setattr(epoch.data, "load", lambda: large)
     shown = {}

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from vitbook.grading.submissions import submissions
-from vitnb import ViT, ViTConfig, _checkpoint, data, weights
-from vitnb.recipe import Recipe
-from vitnb.training import fit
+from vitnb import ViT, ViTConfig, data, weights
+from vitnb.checkpoint import save_checkpoint
+from vitnb.training import Recipe, fit
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = [
@@ -257,6 +257,6 @@ def test_a_checkpoint_is_not_written_through_a_link(tmp_path):
     victim, path = tmp_path / "victim", tmp_path / "run.pt"
     victim.write_text("precious")
     path.symlink_to(victim)
-    _checkpoint.write(path, {"identity": {}})
+    save_checkpoint(path, {"identity": {}})
     assert victim.read_text() == "precious" and not path.is_symlink()
     assert path.read_bytes()[:2] == b"PK"

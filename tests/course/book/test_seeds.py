@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from experiments import textbook
+from experiments._data import enlarged
 from experiments.pools import PatchMean
-from experiments.textbook import RECIPE, enlarged
 from pages import extension
 from vitbook import check
 from vitbook.exercises.engine import EXERCISES
@@ -212,14 +213,15 @@ def test_images_are_enlarged_as_torchvision_does_and_go_in_as_0_to_1(clothes):
 
 
 def test_its_recipe_is_plain_sgd_step_by_step(clothes):
-    assert (RECIPE.epochs, RECIPE.batch_size, RECIPE.lr, RECIPE.optimizer) == (10, 128, 0.1, "sgd")
+    recipe = textbook.THIS.recipe
+    assert (recipe.epochs, recipe.batch_size, recipe.lr, recipe.optimizer) == (10, 128, 0.1, "sgd")
     torch.manual_seed(0)
     model = textbook_vit()
     start, seen = copy.deepcopy(model).train(), []
     model.register_forward_pre_hook(
         lambda module, given: seen.append((given[0].clone(), torch.get_rng_state())) if module.training else None
     )
-    history = fit(model, clothes, replace(RECIPE, epochs=2, batch_size=16))
+    history = fit(model, clothes, replace(textbook.THIS.recipe, epochs=2, batch_size=16))
 
     pixels, losses, order = clothes.train_images / 255, [], []
     optimizer = torch.optim.SGD(start.parameters(), lr=0.1)

@@ -25,7 +25,7 @@ from vitbook import faults
 from vitbook.figures._base import module
 from vitbook.figures._train_data import CONFIGS, dataset, packed
 from vitnb import ViT, ViTConfig, data
-from vitnb.recipe import Recipe, decay_groups
+from vitnb.training import Recipe, decay_groups
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ViTConfig(img_size=8, patch_size=2, num_classes=7, embed_dim=24, depth=2, num_heads=3, mlp_ratio=1.5)

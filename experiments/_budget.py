@@ -1,0 +1,140 @@
+"""Trainings for equal seconds: steps are clocked first, and each arm takes as many as its time holds."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from multiprocessing import get_context
+from statistics import median
+
+import torch
+from torch import nn
+
+from experiments._data import resized, unwatched, validated
+from experiments._trials import checkpoint, plain_products, summary, train
+from vitnb._files import replacing
+from vitnb.data import Dataset
+from vitnb.evaluation import evaluate
+from vitnb.training import Recipe, Training
+from vitnb.vit import count_parameters
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is compared with others for equal seconds: a model, how it is trained, the side and number of its images."""
+
+    build: Callable[[], nn.Module]
+    recipe: Recipe
+    side: int = 28
+    pictures: int | None = None  # for training; None: all
+
+
+CLOCKINGS = 5  # of each arm's step
+
+
+def for_seconds(name: str, arms: dict[str, Arm], seconds: float, seeds: list[int]) -> dict[str, dict]:
+    """Train every arm with every seed for the steps that so many seconds of one core hold; judge on validation images.
+
+    First the steps of all arms are clocked. Both there and in training two
+    processes run at a time, one on each core.
+    """
+    steps = steps_within(seconds, name, arms)
+    runs = trained_for(steps, name, arms, seeds)
+    return {label: {"steps": steps[label]} | summary(runs[label]) for label in arms}
+
+
+def steps_within(seconds: float, name: str, arms: dict[str, Arm]) -> dict[str, int]:
+    """Clock a step of each arm: how many of them so many seconds hold."""
+    path = checkpoint(f"{name}-steps")
+    if not path.exists():  # a run that goes on keeps the steps that it began with
+        clocked = two_at_a_time(seconds_a_step, [*arms.values()] * CLOCKINGS)  # in turn, as the machine's speed varies
+        each = {arm: median(clocked[n :: len(arms)]) for n, arm in enumerate(arms)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save({arm: round(seconds / each[arm]) for arm in arms}, path)
+    return torch.load(path, weights_only=True)
+
+
+def trained_for(steps: dict, name: str, arms: dict, seeds: list[int]) -> dict:
+    """Train every arm with every seed for its steps: the runs of each, judged on validation images."""
+    jobs = [
+        (replace(arm, recipe=replace(arm.recipe, seed=seed)), steps[label], f"{name}-{n}-{seed}")
+        for n, (label, arm) in enumerate(arms.items())
+        for seed in seeds
+    ]
+    runs = two_at_a_time(timed_trial, jobs)
+    return {label: runs[n * len(seeds) : (n + 1) * len(seeds)] for n, label in enumerate(arms)}
+
+
+def two_at_a_time(one: Callable, jobs: Iterable) -> list:
+    """The results of one(job) for all jobs, two processes at a time, each on a core of its own."""
+    with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, [1]) as pool:
+        return list(pool.map(one, jobs))
+
+
+once = cache(validated)  # in each process
+
+
+def seconds_a_step(arm: Arm, seconds: float = 5.0) -> float:
+    """Seconds of processor time of a training step: the median of those of so many seconds, after three others."""
+    data, times = of_side(once().subset(2_000), arm.side), []
+    torch.manual_seed(0)
+    with plain_products():
+        run = Training(arm.build().train(), data, replace(arm.recipe, epochs=1_000))
+        while run.step <= 4 or times[-1] - times[2] <= seconds:
+            run.train_step()
+            times.append(time.process_time())
+    return median(after - before for before, after in zip(times[2:], times[3:], strict=False))
+
+
+def timed_trial(job: tuple[Arm, int, str]) -> dict:
+    """Train an arm for about so many steps on images that its recipe's seed draws; what was found is kept."""
+    (arm, steps, name), data = job, once()
+    path = checkpoint(name)
+    if not path.exists():
+        part, epochs = drawn(arm, steps, data)
+        with plain_products():
+            model, history = train(arm.build, of_side(part, arm.side), replace(arm.recipe, epochs=epochs))
+        found = {
+            "seed": arm.recipe.seed,
+            "parameters": count_parameters(model),
+            f"{data.held_out}_accuracy": round(held_out_accuracy(model, data, arm.side), 4),
+            "train_accuracy": round(history.train_accuracy[-1], 4),
+            "seconds": round(history.cpu_seconds, 1),
+            "images": history.images,
+        }
+        print(f"{name}: {found}", flush=True)
+        with replacing(path) as file:
+            torch.save(found, file)
+    return torch.load(path, weights_only=True)
+
+
+def drawn(arm: Arm, steps: int, data: Dataset) -> tuple[Dataset, int]:
+    """Images and epochs for so many steps: with ten epochs or more all images, else as many as come out even.
+
+    Up to a twentieth of an epoch is left out, as it is not worth one more epoch of fewer images.
+    """
+    batch = arm.recipe.batch_size
+    order = torch.randperm(len(data.train_labels), generator=torch.Generator().manual_seed(arm.recipe.seed))
+    order = order[: arm.pictures]
+    in_epoch = len(order) // batch
+    if steps >= 10 * in_epoch:
+        epochs = round(steps / in_epoch)
+    else:
+        epochs = max(1, math.ceil(steps / in_epoch - 0.05))
+        order = order[: steps // epochs * batch]
+    return replace(data, train_images=data.train_images[order], train_labels=data.train_labels[order]), epochs
+
+
+def held_out_accuracy(model: nn.Module, data: Dataset, side: int) -> float:
+    """Accuracy on all that data holds out, made so many pixels high and wide, a thousand images at a time."""
+    right = 0.0
+    for images, labels in zip(data.test_images.split(1000), data.test_labels.split(1000), strict=True):
+        right += evaluate(model, data.normalize(resized(images, side)), labels).accuracy * len(labels)
+    return right / len(data.test_labels)
+
+
+def of_side(data: Dataset, side: int) -> Dataset:
+    """The training images at a size, and none to judge by: held_out_accuracy does that at the end."""
+    return replace(unwatched(data), train_images=resized(data.train_images, side))
