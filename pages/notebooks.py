@@ -5,8 +5,9 @@
     python -m pages.notebooks --check ...      show what would change, write nothing
     python -m pages.notebooks --figures ...    run nothing, give the stored live figures today's JavaScript
 
-Each notebook also gets the cell that installs vitnb on Colab. The badge that
-opens it there comes with the commit (pages/stamp.py).
+Each notebook also gets the cell that installs vitnb on Colab, and a chapter the
+code of its folded solutions, from book/solutions. The badge that opens it on
+Colab comes with the commit (pages/stamp.py).
 """
 
 import argparse
@@ -54,6 +55,8 @@ DRAWING = '<svg class="vd vd-wide"'  # one of vitbook.drawings: it says itself w
 MAX_LINE = 75  # characters of code, as in book/ruff.toml
 # What a notebook needs beside requirements.txt, and the command that adds it.
 NEEDS = {"jax": (("jax", "flax", "optax"), "make jax adds it")}
+CHECKED = re.compile(r"^(?:\w+ = |assert )?check\(\s*\"([\w.]+)\",", re.MULTILINE)
+FOLDED = re.compile(r"<summary>Solution</summary>\s*```python\n(.*?)```", re.DOTALL)
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:home|mnt|opt|private|root|tmp|Users|usr|var|work|content)/\w")
 
 
@@ -78,6 +81,33 @@ def insert_setup(notebook: NotebookNode, address: str, path: str) -> None:
     code = [number for number, cell in enumerate(cells) if cell.cell_type == "code"]
     cells.insert(code[0] if code else len(cells), setup_cell(address, path))
     notebook.cells = cells
+
+
+def checked(cell: NotebookNode) -> str | None:
+    """Return the exercise that a cell of code hands to check."""
+    found = CHECKED.search(cell.source)
+    return found[1] if found and cell.cell_type == "code" else None
+
+
+def insert_solutions(chapter: NotebookNode, solutions: NotebookNode) -> None:
+    """Put the code of each solution, down to its check, into the fold below its exercise in the chapter.
+
+    Raises: ValueError if there is a fold for a solution and no solution.
+    """
+    codes = {checked(cell): CHECKED.split(cell.source)[0].rstrip() for cell in solutions.cells if checked(cell)}
+    exercise = ""
+    for cell in chapter.cells:
+        if cell.cell_type != "markdown":
+            continue
+        parts = re.split(r"^(?=### )", cell.source, flags=re.MULTILINE)
+        for place, part in enumerate(parts):
+            if heading := re.match(r"### Exercise ([\w.]+)", part):
+                exercise = heading[1]
+            if folded := FOLDED.search(part):
+                if exercise not in codes:
+                    raise ValueError(f"exercise {exercise} has a folded solution, and none in book/solutions")
+                parts[place] = f"{part[: folded.start(1)]}{codes[exercise]}\n{part[folded.end(1) :]}"
+        cell.source = "".join(parts)
 
 
 def read(path: Path) -> NotebookNode:
@@ -246,6 +276,8 @@ def run(path: Path, check: bool, root: Path = ROOT, figures: bool = False) -> li
         refresh_figures(notebook)
     else:
         insert_setup(notebook, origin.archive(repository(), "main"), path.relative_to(root).as_posix())
+        if (solutions := path.parent / "solutions" / path.name).exists():
+            insert_solutions(notebook, read(solutions))
         try:
             execute(notebook, path.parent)
         except CellExecutionError as error:
