@@ -4,6 +4,7 @@
     python -m pages.notebooks 01-patchify      one chapter and its solutions
     python -m pages.notebooks --check ...      show what would change, write nothing
     python -m pages.notebooks --figures ...    run nothing, give the stored live figures today's JavaScript
+                                               and the quizzes today's questions
 
 Each notebook also gets the cell that installs vitnb on Colab, and a chapter the
 code of its folded solutions, from book/solutions. The badge that opens it on
@@ -57,6 +58,7 @@ MAX_LINE = 75  # characters of code, as in book/ruff.toml
 NEEDS = {"jax": (("jax", "flax", "optax"), "make jax adds it")}
 CHECKED = re.compile(r"^(?:\w+ = |assert )?check\(\s*\"([\w.]+)\",", re.MULTILINE)
 FOLDED = re.compile(r"<summary>Solution</summary>\s*```python\n(.*?)```", re.DOTALL)
+QUIZ = re.compile(r'^quiz\("(.+)"\)$', re.MULTILINE)
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:home|mnt|opt|private|root|tmp|Users|usr|var|work|content)/\w")
 
 
@@ -206,6 +208,19 @@ def refresh_figures(notebook: NotebookNode) -> None:
             model.state.update(_esm=figure._esm, _css=figure._css)
 
 
+def refresh_quizzes(notebook: NotebookNode) -> None:
+    """Give the stored quizzes the questions of today, as running their cells would."""
+    from vitbook.quizzes import quiz
+
+    for number, model in views(notebook):
+        cell = notebook.cells[number]
+        if found := QUIZ.search(cell.source):
+            figure = quiz(found[1])
+            models(notebook)[model].state.update(questions=figure.questions, checked=figure.checked)
+            [data] = [output.data for output in cell.outputs if VIEW in output.data]
+            data.update({**figure._repr_mimebundle_()[0], VIEW: data[VIEW]})
+
+
 def output_texts(cell: NotebookNode) -> list[str]:
     """Return what a reader of the cell's outputs can read, images apart."""
     texts = []
@@ -274,6 +289,7 @@ def run(path: Path, check: bool, root: Path = ROOT, figures: bool = False) -> li
     notebook = read(path)
     if figures:
         refresh_figures(notebook)
+        refresh_quizzes(notebook)
     else:
         insert_setup(notebook, origin.archive(repository(), "main"), path.relative_to(root).as_posix())
         if (solutions := path.parent / "solutions" / path.name).exists():
@@ -314,7 +330,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="such as 01-patchify; all without a name")
     parser.add_argument("--check", action="store_true", help="show what would change, write nothing")
-    parser.add_argument("--figures", action="store_true", help="run nothing, refresh the stored live figures")
+    parser.add_argument("--figures", action="store_true", help="run nothing, refresh stored figures and quizzes")
     arguments = parser.parse_args()
     failed = 0
     for path in choose(arguments.names):
