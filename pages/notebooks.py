@@ -4,9 +4,11 @@
     python -m pages.notebooks 01-patchify      one chapter and its solutions
     python -m pages.notebooks --check ...      show what would change, write nothing
     python -m pages.notebooks --figures ...    run nothing, give the stored live figures today's JavaScript
+                                               and the quizzes today's questions
 
-Each notebook also gets the cell that installs vitnb on Colab. The badge that
-opens it there comes with the commit (pages/stamp.py).
+Each notebook also gets the cell that installs vitnb on Colab, and a chapter the
+code of its folded solutions, from book/solutions. The badge that opens it on
+Colab comes with the commit (pages/stamp.py).
 """
 
 import argparse
@@ -54,6 +56,9 @@ DRAWING = '<svg class="vd vd-wide"'  # one of vitbook.drawings: it says itself w
 MAX_LINE = 75  # characters of code, as in book/ruff.toml
 # What a notebook needs beside requirements.txt, and the command that adds it.
 NEEDS = {"jax": (("jax", "flax", "optax"), "make jax adds it")}
+CHECKED = re.compile(r"^(?:\w+ = |assert )?check\(\s*\"([\w.]+)\",", re.MULTILINE)
+FOLDED = re.compile(r"<summary>Solution</summary>\s*```python\n(.*?)```", re.DOTALL)
+QUIZ = re.compile(r'^quiz\("(.+)"\)$', re.MULTILINE)
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:home|mnt|opt|private|root|tmp|Users|usr|var|work|content)/\w")
 
 
@@ -78,6 +83,33 @@ def insert_setup(notebook: NotebookNode, address: str, path: str) -> None:
     code = [number for number, cell in enumerate(cells) if cell.cell_type == "code"]
     cells.insert(code[0] if code else len(cells), setup_cell(address, path))
     notebook.cells = cells
+
+
+def checked(cell: NotebookNode) -> str | None:
+    """Return the exercise that a cell of code hands to check."""
+    found = CHECKED.search(cell.source)
+    return found[1] if found and cell.cell_type == "code" else None
+
+
+def insert_solutions(chapter: NotebookNode, solutions: NotebookNode) -> None:
+    """Put the code of each solution, down to its check, into the fold below its exercise in the chapter.
+
+    Raises: ValueError if there is a fold for a solution and no solution.
+    """
+    codes = {checked(cell): CHECKED.split(cell.source)[0].rstrip() for cell in solutions.cells if checked(cell)}
+    exercise = ""
+    for cell in chapter.cells:
+        if cell.cell_type != "markdown":
+            continue
+        parts = re.split(r"^(?=### )", cell.source, flags=re.MULTILINE)
+        for place, part in enumerate(parts):
+            if heading := re.match(r"### Exercise ([\w.]+)", part):
+                exercise = heading[1]
+            if folded := FOLDED.search(part):
+                if exercise not in codes:
+                    raise ValueError(f"exercise {exercise} has a folded solution, and none in book/solutions")
+                parts[place] = f"{part[: folded.start(1)]}{codes[exercise]}\n{part[folded.end(1) :]}"
+        cell.source = "".join(parts)
 
 
 def read(path: Path) -> NotebookNode:
@@ -176,6 +208,19 @@ def refresh_figures(notebook: NotebookNode) -> None:
             model.state.update(_esm=figure._esm, _css=figure._css)
 
 
+def refresh_quizzes(notebook: NotebookNode) -> None:
+    """Give the stored quizzes the questions of today, as running their cells would."""
+    from vitbook.quizzes import quiz
+
+    for number, model in views(notebook):
+        cell = notebook.cells[number]
+        if found := QUIZ.search(cell.source):
+            figure = quiz(found[1])
+            models(notebook)[model].state.update(questions=figure.questions, checked=figure.checked)
+            [data] = [output.data for output in cell.outputs if VIEW in output.data]
+            data.update({**figure._repr_mimebundle_()[0], VIEW: data[VIEW]})
+
+
 def output_texts(cell: NotebookNode) -> list[str]:
     """Return what a reader of the cell's outputs can read, images apart."""
     texts = []
@@ -244,8 +289,11 @@ def run(path: Path, check: bool, root: Path = ROOT, figures: bool = False) -> li
     notebook = read(path)
     if figures:
         refresh_figures(notebook)
+        refresh_quizzes(notebook)
     else:
         insert_setup(notebook, origin.archive(repository(), "main"), path.relative_to(root).as_posix())
+        if (solutions := path.parent / "solutions" / path.name).exists():
+            insert_solutions(notebook, read(solutions))
         try:
             execute(notebook, path.parent)
         except CellExecutionError as error:
@@ -282,7 +330,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="such as 01-patchify; all without a name")
     parser.add_argument("--check", action="store_true", help="show what would change, write nothing")
-    parser.add_argument("--figures", action="store_true", help="run nothing, refresh the stored live figures")
+    parser.add_argument("--figures", action="store_true", help="run nothing, refresh stored figures and quizzes")
     arguments = parser.parse_args()
     failed = 0
     for path in choose(arguments.names):

@@ -50,16 +50,14 @@ def prose(text: str) -> str:
 
 def written_quiz(questions: list[dict]) -> str:
     """Return the questions of a quiz as HTML: first all of them with their answers, then what is right and why."""
-    from vitbook.figures.quiz import unseal
-
     asked, answered = [], []
     for question in questions:
-        right, said = unseal(question)
-        answers = "".join(f"<li>{prose(answer)}</li>" for answer in question["answers"])
-        asked.append(f'<li><p>{prose(question["question"])}</p><ol class="answers">{answers}</ol></li>')
-        verdicts = ["Right." if number == right else "Not this one." for number in range(len(said))]
+        right = question["right"]
+        answers = "".join(f"<li>{prose(answer['text'])}</li>" for answer in question["answers"])
+        asked.append(f'<li><p>{prose(question["text"])}</p><ol class="answers">{answers}</ol></li>')
         feedback = "".join(
-            f"<li><strong>{v}</strong> {prose(text)}</li>" for v, text in zip(verdicts, said, strict=True)
+            f"<li><strong>{'Right.' if number == right else 'Not this one.'}</strong> {prose(answer['feedback'])}</li>"
+            for number, answer in enumerate(question["answers"])
         )
         answered.append(f'<li><p>{LETTERS[right]} is right.</p><ol class="answers">{feedback}</ol></li>')
     answers = (

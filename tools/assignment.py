@@ -25,6 +25,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from pages import notebooks, origin
 from pages.frame import published
+from pages.notebooks import checked
 from vitbook.exercises import engine
 from vitbook.grading import cli
 from vitnb._files import replacing
@@ -42,12 +43,6 @@ def chapters() -> Iterator[tuple[Path, NotebookNode, NotebookNode]]:
     """Give each chapter that has solutions, and these."""
     for path in sorted((BOOK / "solutions").glob("*.ipynb")):
         yield BOOK / path.name, nbformat.read(BOOK / path.name, 4), nbformat.read(path, 4)
-
-
-def asked(cell: NotebookNode) -> str | None:
-    """The exercise that a cell of code hands to check."""
-    found = re.search(r"^(?:\w+ = |assert )?check\(\s*\"([\w.]+)\",", cell.source, re.MULTILINE)
-    return found[1] if found and cell.cell_type == "code" else None
 
 
 class Exercise:
@@ -69,15 +64,15 @@ def find(number: str, home: str) -> Exercise:
     Raises: ValueError if no chapter has it with a check.
     """
     for path, chapter, solutions in chapters():
-        skeleton = next((cell.source for cell in chapter.cells if asked(cell) == number), None)
+        skeleton = next((cell.source for cell in chapter.cells if checked(cell) == number), None)
         if skeleton is None:
             continue
-        if not any(asked(cell) == number for cell in solutions.cells):
+        if not any(checked(cell) == number for cell in solutions.cells):
             raise ValueError(f"{path.stem} has no answer to exercise {number}")
         texts = {found[1]: part for cell in chapter.cells for found, part in _parts(cell.source)}
-        answer = next(cell.source for cell in solutions.cells if asked(cell) == number)
-        end = next(n for n, cell in enumerate(solutions.cells) if asked(cell) == number)
-        code = [c.source for c in solutions.cells[:end] if c.cell_type == "code" and c.id != "setup" and not asked(c)]
+        answer = next(cell.source for cell in solutions.cells if checked(cell) == number)
+        end = next(n for n, cell in enumerate(solutions.cells) if checked(cell) == number)
+        code = [c.source for c in solutions.cells[:end] if c.cell_type == "code" and c.id != "setup" and not checked(c)]
         return Exercise(number, _linked(texts[number], path, home), skeleton, answer, code)
     raise ValueError(f"no chapter asks for exercise {number!r} with a check: {', '.join(engine.EXERCISES)} are there")
 

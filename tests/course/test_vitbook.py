@@ -28,7 +28,7 @@ def test_every_module_works_after_import_vitbook_alone():
     assert {"exercises", "faults", "figures", "grading", "images", "results"} <= set(result.stdout.split())
 
 
-def test_the_wheel_holds_every_file_of_the_figures(tmp_path):
+def test_the_wheel_holds_every_file_of_figures_and_quizzes(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     ignore = shutil.ignore_patterns("__pycache__")
@@ -43,4 +43,6 @@ def test_the_wheel_holds_every_file_of_the_figures(tmp_path):
     needed = {path.relative_to(ROOT).as_posix() for path in figures}
     assert "vitbook/figures/kit/kit.css" in needed
     needed |= {f"vitbook/records/{path.name}" for path in (ROOT / "book" / "results").glob("*.[js][sa]*")}
+    needed |= {f"vitbook/exercises/quizzes/{path.name}" for path in (ROOT / "vitbook").rglob("quizzes/*.md")}
+    assert "vitbook/exercises/quizzes/00-bet.md" in needed
     assert needed <= packed, f"not in the wheel: {sorted(needed - packed)}"

@@ -114,6 +114,51 @@ def test_the_setup_cell_is_refreshed_not_repeated(stored, tmp_path, monkeypatch)
     assert notebooks.faults(nbformat.read(path, 4), "one.ipynb") == []
 
 
+FOLD = "<details>\n<summary>Solution</summary>\n\n```python\n{}\n```\n\nNow {}.\n\n</details>\n\n"
+TASKS = ["### Exercise 1.1: one\n\nAdd.", "### Exercise 1.2: two\n\nTry.\n\n### Exercise 1.3: three\n\n"]
+ANSWERS = ["x = r'\\1'\n\n\nassert check(\"1.1\", x)\nprint(x)", "y = 2", 'z = 3\nassert check("1.3", z)']
+
+
+def chapter(*codes):
+    """A chapter of three exercises, the first and the last with a folded solution, and the cells that solve them."""
+    texts = [TASKS[0], FOLD.format(codes[0], "one") + TASKS[1] + FOLD.format(codes[1], "three")]
+    cells = [nbformat.v4.new_markdown_cell(text, id=f"text-{n}") for n, text in enumerate(texts)]
+    return nbformat.v4.new_notebook(cells=cells), nbformat.v4.new_notebook(cells=list(map(cell, ANSWERS)))
+
+
+def test_a_fold_gets_the_code_of_its_exercise_down_to_the_check():
+    old, solutions = chapter("x = 'old'", "z = 'old'")
+    notebooks.insert_solutions(old, solutions)
+    assert old == chapter("x = r'\\1'", "z = 3")[0]
+
+
+def test_a_fold_without_a_solution_is_refused():
+    old, solutions = chapter("x = 'old'", "z = 'old'")
+    solutions.cells.pop()
+    with pytest.raises(ValueError, match=r"exercise 1\.3 has a folded solution, and none in book/solutions"):
+        notebooks.insert_solutions(old, solutions)
+
+
+def test_the_tool_takes_the_solutions_beside_a_chapter(tmp_path):
+    old, solutions = chapter("x = 'old'", "z = 'old'")
+    (tmp_path / "solutions").mkdir()
+    nbformat.write(old, tmp_path / "one.ipynb")
+    nbformat.write(solutions, tmp_path / "solutions" / "one.ipynb")
+    assert notebooks.run(tmp_path / "one.ipynb", check=False, root=tmp_path) == []
+    assert "z = 3" in (tmp_path / "one.ipynb").read_text() and "'old'" not in (tmp_path / "one.ipynb").read_text()
+
+
+SOLUTIONS = [path for path in STORED if path.parent.name == "solutions"]
+
+
+@pytest.mark.parametrize("solutions", SOLUTIONS, ids=lambda path: path.stem)
+def test_stored_chapters_fold_the_solutions_of_today(solutions):
+    today = notebooks.read(ROOT / "book" / solutions.name)
+    stored = [cell.source for cell in today.cells]
+    notebooks.insert_solutions(today, notebooks.read(solutions))
+    assert [cell.source for cell in today.cells] == stored, f"run: python -m pages.notebooks {solutions.stem}"
+
+
 def test_setup_does_nothing_outside_colab_and_installs_there_in_silence(monkeypatch, capsys):
     ran = []
     shell = InteractiveShell()

@@ -9,25 +9,13 @@ function prose(text) {
   return h("span", {}, ...pieces);
 }
 
-/** What quiz.py sealed with the text of a question: { right, said }, a feedback for each answer. */
-export function unseal({ question, answers, sealed }) {
-  const key = new TextEncoder().encode(question);
-  const open = (letter, i) => letter.charCodeAt(0) ^ key[i % key.length];
-  try {
-    const bytes = Uint8Array.from(atob(sealed), open);
-    const { right, said } = JSON.parse(new TextDecoder().decode(bytes));
-    needIndex(right, "answer", answers.length);
-    if (said.length === answers.length) return { right, said };
-  } catch {} // the reader can do no more than know which question it is
-  throw Error(`what it says of the answers to “${question}” is damaged`);
-}
-
 /** One question: node, and show(number of the checked answer, or -1). onchecked(number) when the reader checks. */
-function ask(one, onchecked) {
-  const { right, said } = unseal(one);
+function ask({ text, answers, right }, onchecked) {
+  needIndex(right, "answer", answers.length);
   let picked = -1;
   let shown = -1;
-  const pick = choice(prose(one.question), one.answers.map(prose), (answer) => {
+  const options = answers.map((answer) => prose(answer.text));
+  const pick = choice(prose(text), options, (answer) => {
     picked = answer;
     onchecked(-1); // what was said belongs to another answer
   });
@@ -43,11 +31,11 @@ function ask(one, onchecked) {
     if (checked === shown) return; // said once, heard once
     shown = checked;
     if (checked === -1) return output.replaceChildren();
-    picked = needIndex(checked, "answer", said.length);
+    picked = needIndex(checked, "answer", answers.length);
     pick.show(picked);
     output.dataset.right = picked === right;
     const verdict = h("strong", {}, picked === right ? "Right." : "Not this one.");
-    output.replaceChildren(verdict, " ", prose(said[picked]));
+    output.replaceChildren(verdict, " ", prose(answers[picked].feedback));
   }
   return { node: h("form", { onsubmit }, pick.node, check, output), show };
 }

@@ -1,8 +1,5 @@
 """Questions that diagnose: every answer, right or wrong, says what it rests on (all chapters)."""
 
-import base64
-import itertools
-import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,35 +21,42 @@ class Question:
 
     answers maps the text of an answer to its feedback: for a wrong one, which
     misconception it is and which section shows it; for the right one, why. right is
-    the text of the right answer. Code stands between `marks`; maths is plain
-    Unicode.
+    the number of the right answer, from 0. Code stands between `marks`; maths is
+    plain Unicode.
 
-    Raises: TypeError or ValueError if something is missing, empty or there twice, or right is no answer.
+    Raises: TypeError or ValueError if something is missing or empty, or right is no answer.
     """
 
     text: str
     answers: Mapping[str, str]
-    right: str
+    right: int
 
     def __post_init__(self):
         if not isinstance(self.answers, Mapping):
             raise TypeError(
                 f"answers must be a dictionary, got {type(self.answers).__name__}: use {{'an answer': 'its feedback'}}"
             )
-        texts = {"text": self.text, "right": self.right} | {f"answers[{key!r}]": f for key, f in self.answers.items()}
-        for name, value in [*texts.items(), *(("an answer", answer) for answer in self.answers)]:
-            if not isinstance(value, str):
-                raise TypeError(f"{name} must be a text, got {value!r}")
-            if not value.strip():
-                raise ValueError(f"{name} is empty: use a sentence")
-            if value.count("`") % 2:
-                raise ValueError(f"{name} opens code and does not close it, in {value!r}: use two ` marks")
-            if "$" in value:
-                raise ValueError(f"{name} has a $, and no maths is set here, in {value!r}: use √d, D², p × p")
-        if not 2 <= len(self.answers) <= len(LETTERS):
-            raise ValueError(f"a question has 2 to {len(LETTERS)} answers, got {len(self.answers)}: {self.text!r}")
-        if self.right not in self.answers:
-            raise ValueError(f"right must be one of the answers {list(self.answers)}, got {self.right!r}")
+        _check_prose("text", self.text)
+        for answer, feedback in self.answers.items():
+            _check_prose("an answer", answer)
+            _check_prose(f"answers[{answer!r}]", feedback)
+        count = len(self.answers)
+        if not 2 <= count <= len(LETTERS):
+            raise ValueError(f"a question has 2 to {len(LETTERS)} answers, got {count}: {self.text!r}")
+        if not isinstance(self.right, int) or self.right not in range(count):
+            raise ValueError(f"right must be the number of an answer, 0 to {count - 1}, got {self.right!r}")
+
+
+def _check_prose(name: str, value: Any) -> None:
+    """Raise unless value is a text that a quiz can show."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text, got {value!r}")
+    if not value.strip():
+        raise ValueError(f"{name} is empty: use a sentence")
+    if value.count("`") % 2:
+        raise ValueError(f"{name} opens code and does not close it, in {value!r}: use two ` marks")
+    if "$" in value:
+        raise ValueError(f"{name} has a $, and no maths is set here, in {value!r}: use √d, D², p × p")
 
 
 class Quiz(Figure):
@@ -60,10 +64,6 @@ class Quiz(Figure):
 
     questions are shown in their order. checked holds, for each of them, the
     number of the answer that was checked last, or -1; it may be set.
-
-    What is said of the answers, and which is right, travels encoded with the
-    text of the question. That hides it from the eye of somebody who looks at
-    the page's source, and from nobody who can program.
 
     Raises: TypeError or ValueError if questions is no list of Question, or checked no answers to them.
     """
@@ -83,8 +83,7 @@ class Quiz(Figure):
                 raise TypeError(
                     f"questions must hold Question objects, got {one!r}: use Question(text, answers, right)"
                 )
-        packed = [{"question": one.text, "answers": list(one.answers), "sealed": _seal(one)} for one in questions]
-        super().__init__(questions=packed, checked=[-1] * len(packed))
+        super().__init__(questions=[_as_trait(one) for one in questions], checked=[-1] * len(questions))
 
     def __repr__(self) -> str:
         return "\n\n".join("\n".join([*asked, *answers]) for asked, answers in map(_wrap, self.questions))
@@ -113,27 +112,16 @@ class Quiz(Figure):
         return value
 
 
-def unseal(packed: Mapping[str, Any]) -> tuple[int, list[str]]:
-    """Return of a question in Quiz.questions the number of the right answer, and what is said of each answer."""
-    data = json.loads(_crossed(base64.b64decode(packed["sealed"]), packed["question"]))
-    return data["right"], data["said"]
-
-
-def _seal(question: Question) -> str:
-    """Encode which answer is right and what is said of each."""
-    said = {"right": list(question.answers).index(question.right), "said": list(question.answers.values())}
-    return base64.b64encode(_crossed(json.dumps(said, ensure_ascii=False).encode(), question.text)).decode()
-
-
-def _crossed(data: bytes, text: str) -> bytes:
-    """Combine each byte with one of the text (XOR), over and over: doing it twice brings the data back."""
-    return bytes(byte ^ other for byte, other in zip(data, itertools.cycle(text.encode()), strict=False))
+def _as_trait(question: Question) -> dict[str, Any]:
+    """Return a question as quiz.js reads it: its answers are a list, because JavaScript may reorder keys."""
+    answers = [{"text": answer, "feedback": feedback} for answer, feedback in question.answers.items()]
+    return {"text": question.text, "answers": answers, "right": question.right}
 
 
 def _wrap(question: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Break a question and its lettered answers into lines."""
     answers = [
-        textwrap.wrap(f"{letter}. {answer}", COLUMNS, subsequent_indent="    ")
+        textwrap.wrap(f"{letter}. {answer['text']}", COLUMNS, subsequent_indent="    ")
         for letter, answer in zip(LETTERS, question["answers"], strict=False)
     ]
-    return textwrap.wrap(question["question"], COLUMNS), sum(answers, [])
+    return textwrap.wrap(question["text"], COLUMNS), sum(answers, [])

@@ -19,33 +19,12 @@ CHAPTERS = [name for name in NAMES if (ROOT / "book/solutions" / f"{name}.ipynb"
 NUMBERED = [name for name in NAMES if re.match(r"\d\d-", name)]
 
 
-def cells(name: str, folder: str = "book") -> list[nbformat.NotebookNode]:
-    return nbformat.read(ROOT / folder / f"{name}.ipynb", 4).cells
+def cells(name: str) -> list[nbformat.NotebookNode]:
+    return nbformat.read(ROOT / "book" / f"{name}.ipynb", 4).cells
 
 
 def text(name: str) -> str:
     return "\n".join(cell.source for cell in cells(name) if cell.cell_type == "markdown")
-
-
-def functions(code: str) -> dict[str, str]:
-    """The functions and classes of some code by name, without comments and layout."""
-    kinds = (ast.FunctionDef, ast.ClassDef)
-    return {node.name: ast.dump(node) for node in ast.parse(code).body if isinstance(node, kinds)}
-
-
-@pytest.mark.parametrize("name", CHAPTERS)
-def test_a_folded_solution_is_the_one_that_was_checked(name):
-    source = "".join(
-        f"{cell.source}\n\n"
-        for cell in cells(name, "book/solutions")
-        if "%pip" not in cell.source and cell.cell_type == "code"
-    )
-    checked = functions(source)
-    folded = re.findall(r"<summary>Solution</summary>\s*```python\n(.*?)```", text(name), re.DOTALL)
-    assert folded
-    for code in folded:
-        for function, body in functions(code).items():
-            assert body == checked.get(function), f"{function} is another one in the solutions"
 
 
 def names(tree: ast.AST) -> tuple[set[str], set[str]]:
@@ -68,7 +47,9 @@ def test_a_folded_solution_needs_nothing_from_another_one(name):
     known = set(dir(builtins))
     for cell in cells(name):
         known |= names(ast.parse(cell.source))[1] if cell.cell_type == "code" else set()
-    for code in re.findall(r"<summary>Solution</summary>\s*```python\n(.*?)```", text(name), re.DOTALL):
+    folded = re.findall(r"<summary>Solution</summary>\s*```python\n(.*?)```", text(name), re.DOTALL)
+    assert folded
+    for code in folded:
         read, bound = names(ast.parse(code))
         assert {(name, one) for one in read - bound - known} <= STILL_MISSING
 
