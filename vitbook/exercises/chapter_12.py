@@ -1,18 +1,17 @@
-"""Exercises of chapter 12, the bug clinic: a test for one fault, for a training, a ward, and for all faults.
-
-Whoever writes a test meets sealed models only, right and wrong ones (see
-vitbook.faults.sealed), so that their names tell nothing.
-"""
+"""Exercises of chapter 12, the bug clinic: tests for one fault, a training, hidden faults, and all faults."""
 
 import inspect
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vitbook import faults
 from vitbook.exercises.engine import (
@@ -28,9 +27,8 @@ from vitbook.exercises.engine import (
     yes_or_no,
 )
 from vitbook.exercises.forms import judge, parts
-from vitbook.exercises.mends import mend_it
 from vitbook.faults._build import PLACES
-from vitbook.faults._ward import MET, NUMBERED, REGISTER, Runs, numbers_of, seal
+from vitbook.faults._published import PUBLISHED, REPORTS, SHOWN, numbers_of
 from vitbook.faults.train import accuracy, compare, learn, step
 from vitnb.vit import ViT, ViTConfig
 
@@ -54,63 +52,39 @@ ALL_FORMS = FORMS | {
     "no positions and mean pooling": replace(SMALL, pos_embed="none", global_pool="mean"),
 }
 
-# Of the ward round alone: image, channels, width, heads and classes are neither the chapter's own (those of SMALL, with
-# 4 heads) nor the ward's (those of ViTConfig()), so that a test with their sizes written in is found out. One has no
-# qkv bias and one has dropout, so that a test or a mend that takes no heed of the config is found out, too.
-ROUND = {
-    "images of 16 x 8 pixels with 3 channels, a width of 32 and 2 heads": replace(
-        SMALL, img_size=(16, 8), in_chans=3, num_classes=5, embed_dim=32, num_heads=2
-    ),
-    "images of 8 x 24 pixels with 4 channels, a width of 40, 5 heads and qkv_bias=False": replace(
-        SMALL, img_size=(8, 24), in_chans=4, num_classes=6, embed_dim=40, num_heads=5, qkv_bias=False
-    ),
-    "images of 20 x 16 pixels with 5 channels, a width of 36, 3 heads and dropout": replace(
-        SMALL, img_size=(20, 16), in_chans=5, num_classes=9, embed_dim=36, num_heads=3, dropout=0.1, attn_dropout=0.1
-    ),
-}
-_, _second, _third = ROUND.values()
-ROUND_FORMS = {
-    "post-norm blocks": replace(_second, norm="post", qkv_bias=True),
-    "mean pooling, dropout and qkv_bias=False": replace(_third, global_pool="mean", qkv_bias=False),
+# The right models of 12.4: all have a cls token and learned positions, which a test there may be about.
+ROUND = SIZES | {
+    "post-norm blocks": FORMS["post-norm blocks"],
+    "dropout": FORMS["dropout"],
+    "qkv_bias=False": replace(SMALL, qkv_bias=False),
 }
 
 # What to ask oneself when a right model of some form is refused.
 STRICT = {
     "dropout": "Two calls of it agree only in eval mode.",
-    "mean pooling, dropout and qkv_bias=False": "Not every model has a cls token or a qkv bias, and with dropout two "
-    "calls agree only in eval mode.",
+    "qkv_bias=False": "Its qkv.bias is None.",
     "post-norm blocks": 'What you ask for must hold wherever the norms stand. A config says norm="pre" or "post", and '
     "a right model keeps what it says.",
     "mean pooling": "Not every model has a cls token.",
     "attention pooling": "Not every model has a cls token.",
     "sine and cosine positions": "Not every table of positions is learned.",
     "no positions and mean pooling": "Not every model has positions, or a cls token.",
-} | {name: "Does your test take a size for granted, or leave no room for rounding?" for name in SIZES | ROUND}
-for name, asked in zip(ROUND, ("", " Its qkv.bias is None.", " Two calls of it agree only in eval mode."), strict=True):
-    STRICT[name] += asked
+} | dict.fromkeys(SIZES, "Does your test take a size for granted, or leave no room for rounding?")
 
 WRITTEN_IN = "sizes written in? Take them from model.config and model.patch_embed.img_size."
 MISSING = "If a part that you rely on is missing there, that is a reason to say False."
-
-
-def _right(config: ViTConfig) -> nn.Module:
-    return seal(ViT(config))
-
-
-def _wrong(fault: str, config: ViTConfig) -> nn.Module:
-    return seal(faults.build(fault, config))
 
 
 @dataclass
 class Trial:
     """What a reader's test said of right models and of wrong ones, and how it went about it."""
 
-    refused: list[str] = field(default_factory=list)  # right models, by their config in words
-    missed: list[str] = field(default_factory=list)  # wrong ones that it let through
-    asked: tuple[int, int] = (0, 0)  # how many of each there were
-    others: int = 0  # patients of other families that it refused, too
-    ran: bool = False  # it called some part of a model
-    trained: bool = False
+    refused: list[str]  # right models, by their config in words
+    missed: list[str]  # wrong ones that it let through
+    asked: tuple[int, int]  # how many of each there were
+    others: int  # models with a fault of another family that it refused, too
+    ran: bool  # it called some part of a model
+    trained: bool
 
 
 def _tried(
@@ -121,51 +95,60 @@ def _tried(
     Raises: Wrong for an error of the test, or what is neither True nor False; on one of the others that counts for
         nothing, as the test is not about it.
     """
-    groups = {"right": right, "wrong": wrong, "other": others or {}}
-    trial, cases = Trial(asked=(len(right), len(wrong))), [(group, case) for group in groups for case in groups[group]]
+    models = {"right": right, "wrong": wrong, "other": others or {}}
+    cases = [(group, case) for group in models for case in models[group]]
     said: dict[tuple[str, str], bool | Wrong] = {}
+    calls: list[list[bool]] = []
     for group, case in random.Random().sample(cases, len(cases)):
-        before, steps = Runs.parts, Runs.models_with_gradients
-        try:
-            said[group, case] = _says(test, groups[group][case], group == "right", case)
-        except Wrong as wrong_call:
-            said[group, case] = wrong_call
-        trial.ran |= Runs.parts > before
-        trial.trained |= Runs.models_with_gradients > steps + 8
+        with _calls_of_modules() as made:
+            said[group, case] = _said_by(test, models[group][case], group == "right", case)
+        calls.append(made)
     for group, case in cases:
-        verdict = said[group, case]
-        if group == "other":
-            trial.others += verdict is False
-        elif isinstance(verdict, Wrong):
-            everywhere = all(said["right", name] is False or _of_sizes(said["right", name]) for name in right)
-            raise Wrong(
-                f"{verdict} So it is with every right model: does it have {WRITTEN_IN}" if everywhere else str(verdict)
-            )
-        elif verdict is not (group == "right"):
-            (trial.refused if group == "right" else trial.missed).append(case)
-    return trial
-
-
-def _of_sizes(verdict: bool | Wrong) -> bool:
-    """Whether it is an error such as sizes give that do not fit."""
-    return isinstance(verdict, Raised) and isinstance(
-        verdict.error, RuntimeError | ValueError | IndexError | AssertionError
+        if group != "other" and isinstance(error := said[group, case], Wrong):
+            raise error
+    return Trial(
+        refused=[case for case in right if not said["right", case]],
+        missed=[case for case in wrong if said["wrong", case]],
+        asked=(len(right), len(wrong)),
+        others=sum(said["other", case] is False for case in models["other"]),
+        ran=any(calls),
+        trained=max(map(sum, calls)) > 8,
     )
 
 
-def _says(test: Callable, model: nn.Module, ours: bool, case: str) -> bool:
-    """The verdict of a test; an error from inside a wrong model is one, too.
+@contextmanager
+def _calls_of_modules() -> Iterator[list[bool]]:
+    """A list that gets an entry for each call of a module meanwhile: whether it is a whole model, with gradients."""
+    calls: list[bool] = []
+    hook = register_module_forward_pre_hook(
+        lambda module, _: calls.append(isinstance(module, ViT) and torch.is_grad_enabled())
+    )
+    try:
+        yield calls
+    finally:
+        hook.remove()
 
-    Raises: Wrong for any other error, and for what is neither True nor False.
-    """
+
+def _said_by(test: Callable, model: nn.Module, right: bool, case: str) -> bool | Wrong:
+    """The verdict of a test, or what is wrong with it; an error from inside a wrong model is a verdict, too."""
     try:
         return yes_or_no(call(test, model))
     except Raised as raised:
-        if not ours and raised_by(raised.error, model):
+        if right:
+            of_sizes = isinstance(raised.error, RuntimeError | ValueError | IndexError | AssertionError)
+            cause = f" Does it have {WRITTEN_IN}" if of_sizes else ""
+            return Raised(f"On a right model ({case}): {raised}{cause}", raised.error)
+        if _raised_inside(model, raised.error):
             return False
-        if ours:
-            raise Raised(f"On a right model ({case}): {raised}", raised.error) from None
-        raise Wrong(f"On the patient, and not from inside of it ({case}): {raised} {MISSING}") from None
+        return Wrong(f"On the faulty model, and not from inside of it ({case}): {raised} {MISSING}")
+    except Wrong as wrong:
+        return wrong
+
+
+def _raised_inside(model: nn.Module, error: BaseException) -> bool:
+    """Whether an error comes from a part of a model whose code is the book's."""
+    ours = [part for part in model.modules() if part.__module__.startswith(("vitnb.", "vitbook."))]
+    return any(raised_by(error, part) for part in ours)
 
 
 def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
@@ -176,8 +159,8 @@ def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
     if silent and not trial.ran:
         said = f"says {always} for every model" if never or always else "tells models by their look"
         return (
-            f"It {said}, and never runs one, nor any part of it. Names, shapes and counts of this patient are those of "
-            "a right model: let it compute something."
+            f"It {said}, and never runs one, nor any part of it. Names, shapes and counts of the faulty model are "
+            "those of a right one: let it compute something."
         )
     if never:
         return (
@@ -185,30 +168,30 @@ def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
             f"have {WRITTEN_IN} Does it leave room for rounding?"
         )
     if len(trial.refused) == right and len(trial.missed) == wrong:
-        return "It says False for right models and True for the patient: the wrong way round. True means right."
+        return "It says False for right models and True for the faulty one: the wrong way round. True means right."
     if trial.trained and trial.missed:
         return (
-            f"It trains the models, and then lets the patient through in {len(trial.missed)} of {wrong} configs: too "
-            "weak. A short training tells little: a patient may learn like a right model, and a right model may still "
-            "be where guessing would be. Look for a property that holds before the first step."
+            f"It trains the models, and then lets the faulty one through in {len(trial.missed)} of {wrong} configs: "
+            "too weak. A short training tells little: a faulty model may learn like a right one, and a right one may "
+            "still be where guessing would be. Look for a property that holds before the first step."
         )
     if always:
         return (
-            f"It says True for all {right + wrong} models, the patient among them: too weak. The shape of its logits "
+            f"It says True for all {right + wrong} models, the faulty ones too: too weak. The shape of their logits "
             "is right. Which numbers must come out, or stay as they are, when you change what goes in?"
             + ("" if silent else " And what must a model consist of?")
         )
     if trial.refused:
         which = trial.refused[0]
-        also = " And in some configs it lets the patient through." if trial.missed else ""
+        also = " And in some configs it lets the faulty one through." if trial.missed else ""
         return (
             f"It refuses {len(trial.refused)} of {right} right models, for example one with {which}: too strong. "
             f"{STRICT[which]}{also}"
         )
     if trial.missed:
         return (
-            f"It accepts all right models, and lets the patient through in {len(trial.missed)} of {wrong} configs, for "
-            f"example with {trial.missed[0]}: too weak. Is it luck, or does the size hide something?"
+            f"It accepts all right models, and lets the faulty one through in {len(trial.missed)} of {wrong} configs, "
+            f"for example with {trial.missed[0]}: too weak. Is it luck, or does the size hide something?"
         )
     return ""
 
@@ -216,22 +199,32 @@ def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
 @exercise(
     "12.1",
     "my_test(model)",
-    "Training cannot tell this patient from a right model, and neither can shapes. So take one layer out of it, give "
+    "Training cannot tell this model from a right one, and neither can shapes. So take one layer out of it, give "
     "it tokens of your own, and change them in a way whose effect you know beforehand.",
     "Attention treats its tokens as a set: when they change places, what do the outputs do? Or compare with a layer of "
     "torch that has the same weights. Work on a copy of the model, and leave room for rounding.",
     work=3.0,
 )
 def _merged(answer: Callable) -> str:
-    (fault,) = MET
-    right = {name: _right(config) for name, config in (SIZES | FORMS).items()}
-    wrong = {name: _wrong(fault, config) for name, config in (SIZES | FORMS).items()}
+    right = {name: ViT(config) for name, config in (SIZES | FORMS).items()}
+    wrong = {name: faults.build(SHOWN, config) for name, config in (SIZES | FORMS).items()}
     if reason := _too_weak_or_strong(_tried(answer, right, wrong), silent=True):
         raise Wrong(f"Your test is not there yet. {reason}")
-    return f"it accepts {len(right)} right models and refuses the patient in as many configs."
+    return f"it accepts {len(right)} right models and refuses the faulty one in as many configs."
 
 
-# 12.2 and 12.6: patients from training.
+# 12.2 and 12.6: faults of training.
+
+
+def _quietly(function: Callable) -> Callable:
+    """The function without the warning of torch that its scheduler comes too early."""
+
+    def quiet(*args: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return function(*args)
+
+    return quiet
 
 
 def _cleared_first(
@@ -310,7 +303,7 @@ judge(
     wrong=faults.of(step),
     nouns=("right steps", "wrong ones"),
     one="a step that",
-    given=lambda function: (faults.sealed(function),),
+    given=lambda function: (_quietly(function),),
     more=_about(
         faults.of(step),
         "The step of the book",
@@ -354,7 +347,6 @@ judge(
     wrong=faults.of(compare),
     nouns=("right comparisons", "wrong ones"),
     one="one that",
-    given=lambda function: (faults.sealed(function),),
     more=_about(
         faults.of(compare),
         "The book's own comparison",
@@ -470,31 +462,16 @@ def _what_is_left(block: nn.Module, x: Tensor, result: Tensor, wanted: Tensor) -
     )
 
 
-# 12.4: the ward round.
+# 12.4: hidden faults.
 
-
+NOT_YET = "not done yet."
 ELSEWHERE = ("reshape alone", "unused positions", "undivided", "with relu", "softmax inside")  # with all parameters
 
 
-def _configs(fault: str) -> dict[str, ViTConfig]:
-    """Three configs that a model with this fault can have and still be wrong."""
-    first, *sizes = ROUND.items()
-    if faults.FAULTS[fault].replaces is ViT:  # a whole model, with a cls token, learned positions and pre-norm blocks
-        return ROUND
-    found = []
-    for name, config in (first, *ROUND_FORMS.items(), *sizes):
-        try:
-            faults.build(fault, config)
-        except ValueError:  # this config has no such part
-            continue
-        found.append((name, config))
-    return dict(found[:3])
-
-
 def _elsewhere(fault: str) -> list[str]:
-    """At most four patients whose fault can stand in no family of this one."""
-    own = set(REGISTER[fault].families)
-    return [other for other in ELSEWHERE if own.isdisjoint(REGISTER[other].families)]
+    """At most four faults that can stand in no family of this one."""
+    own = set(REPORTS[fault].families)
+    return [other for other in ELSEWHERE if own.isdisjoint(REPORTS[other].families)]
 
 
 def _silent(fault: str) -> bool:
@@ -506,69 +483,50 @@ def _silent(fault: str) -> bool:
     return right == wrong
 
 
-def _examined(number: int, family: Any, test: Any, mend: Any = None) -> str:
-    """What is wrong with a reader's findings on one patient, or nothing; a mend is looked at when the rest is right.
+def _examined(fault: str, family: Any, test: Callable) -> str:
+    """What is wrong with a reader's finding on one fault, or nothing.
 
     Raises: Wrong for a family that there is not; NotDone as an untouched skeleton does.
     """
-    fault = NUMBERED[number - 1]
     if not isinstance(family, str) or family not in faults.FAMILIES:
         families = ", ".join(faults.FAMILIES[:-1])
         raise Wrong(f"{described(family)} is no family: the five of a model are {families}.")
-    configs = _configs(fault)
-    form = {"post-norm blocks": ROUND_FORMS["post-norm blocks"]}  # for every patient: it is no fault
-    right = {name: _right(config) for name, config in (configs | form).items()}
-    wrong = {name: _wrong(fault, config) for name, config in configs.items()}
-    others = {other: _wrong(other, next(iter(ROUND.values()))) for other in _elsewhere(fault)}
-    trial = _tried(test, right, wrong, others)
-    reason = _too_weak_or_strong(trial, _silent(fault))
-    if not reason and trial.others == len(others):
-        reason = (
-            f"It tells the patient from right models, and refuses {len(others)} of {len(others)} patients of other "
-            "families as well: too broad. It says that something is wrong, not what. Test the part in which you "
-            "suspect the fault."
-        )
-    if reason:
+    if reason := _not_seen(fault, test):
         return f"{reason} Its family is looked at when the test is right."
-    if family not in REGISTER[fault].families:
+    if family not in REPORTS[fault].families:
         return (
             f"your test tells it from right models, but its fault does not stand in {family!r}. Put one part of a "
             "right model after the other into it: with which of them is your test content?"
         )
-    return _not_mended(fault, configs, test, mend)
-
-
-def _not_mended(fault: str, configs: dict[str, ViTConfig], test: Callable, mend: Any) -> str:
-    """What is wrong with a reader's mend, whose test is right, or nothing."""
-    missing = "family and test are right, and the patient is still ill. The third part of a finding, mend(model), "
-    if mend is None or mend is ...:
-        return f"{missing}is missing: it gets a patient and returns it mended."
-    if not callable(mend) or isinstance(mend, nn.Module):
-        return f"{missing}is {described(mend)}: a function is wanted, which is called with a patient of any config."
-    for name, config in configs.items():
-        try:
-            mended = mend_it(mend, fault, config)
-            content = _says(test, mended, True, f"your mended patient, {name}")
-        except NotDone:
-            return f"{missing}is not done yet."
-        except Wrong as wrong:
-            return f"family and test are right, the mend is not ({name}). {wrong}"
-        if not content:
-            return (
-                f"your mend makes it equal to a right model ({name}), and your own test still refuses it. The test "
-                "looks at something other than the fault: does it compare names or kinds of parts?"
-            )
     return ""
+
+
+def _not_seen(fault: str, test: Callable) -> str:
+    """What is wrong with a reader's test of one fault, or nothing."""
+    others = _elsewhere(fault)
+    trial = _tried(
+        test,
+        right={name: ViT(config) for name, config in ROUND.items()},
+        wrong={name: faults.build(fault, config) for name, config in SIZES.items()},
+        others={other: faults.build(other, SMALL) for other in others},
+    )
+    reason = _too_weak_or_strong(trial, _silent(fault))
+    if not reason and trial.others == len(others):
+        return (
+            f"It tells the faulty model from right ones, and refuses {len(others)} of {len(others)} models with faults "
+            "of other families as well: too broad. It says that something is wrong, not what. Test the part in which "
+            "you suspect the fault."
+        )
+    return reason
 
 
 @exercise(
     "12.4",
     "my_round()",
-    "Begin with what each owner says, and with the tests of this chapter that you trust: which of them does the "
-    "patient fail? Then narrow it down: the model, one block, one layer.",
-    "Try your test on right models of other widths, images and forms, post-norm and mean pooling among them, and make "
-    "all weights random first, since gains of 1 and biases of 0 hide faults. For the mend ask which part of a right "
-    "model, put in with the old weights, makes your test content.",
+    "Begin with what each author says, and with the tests of this chapter that you trust: which of them does the model "
+    "fail? Then narrow it down: the model, one block, one layer.",
+    "Try your test on right models of other widths and images, post-norm among them, and make all weights random "
+    "first, since gains of 1 and biases of 0 hide faults.",
     work=6.0,
 )
 def _round(answer: Callable) -> str:
@@ -576,43 +534,35 @@ def _round(answer: Callable) -> str:
     try:
         numbers = numbers_of(who)
     except (TypeError, ValueError) as error:
-        raise Wrong(f"There is no ward for {described(who)}: {error}.") from None
+        raise Wrong(f"There are no models for {described(who)}: {error}.") from None
     if not isinstance(findings, (list, tuple)) or len(findings) != len(numbers):
         raise Wrong(
-            f"This ward has {len(numbers)} patients ({', '.join(map(str, numbers))}), and your findings are "
+            f"There are {len(numbers)} models ({', '.join(map(str, numbers))}), and your findings are "
             f"{described(findings)}{f' of {len(findings)}' if isinstance(findings, (list, tuple)) else ''}: a list of "
-            "as many findings (family, test, mend) is wanted, with ... for a patient that you have not done yet."
+            "as many findings (family, test) is wanted, with ... for a model that you have not done yet."
         )
-    if all(_is_open(finding) for finding in findings):
+    said = [_said_of(finding, number) for number, finding in zip(numbers, findings, strict=True)]
+    if set(said) == {NOT_YET}:
         raise NotDone
-    lines, done = [], 0
-    for number, finding in zip(numbers, findings, strict=True):
-        if _is_open(finding):
-            reason = "not done yet."
-        elif not isinstance(finding, (list, tuple)) or len(finding) not in (2, 3) or not callable(finding[1]):
-            reason = (
-                f"this finding is {described(finding)}: (family, test, mend) is wanted, and the test and the mend are "
-                "functions."
-            )
-        else:
-            try:
-                reason = _examined(number, *finding)
-            except NotDone:
-                reason = "not done yet."
-            except Wrong as wrong:
-                reason = str(wrong)
-        done += not reason
-        lines.append(f"Patient {number}: {reason or 'right.'}")
-    text = "\n".join(lines)
-    if done < len(numbers):
-        raise Wrong(f"Done: {done} of {len(numbers)}.\n{text}")
-    return f"each patient in its family, refused in 3 configs, told from right models, and mended.\n{text}"
+    text = "\n".join(f"Model {number}: {reason or 'right.'}" for number, reason in zip(numbers, said, strict=True))
+    if any(said):
+        raise Wrong(f"Done: {said.count('')} of {len(numbers)}.\n{text}")
+    return f"each fault in its family, and each faulty model told from right ones in 3 configs.\n{text}"
 
 
-def _is_open(finding: Any) -> bool:
-    if isinstance(finding, (list, tuple)):
-        return any(part is ... or part is None for part in finding[:2])  # a pair without its mend is looked at
-    return finding is ... or finding is None
+def _said_of(finding: Any, number: int) -> str:
+    """What is wrong with a finding, or nothing. It may have a third part, a fix, which is not judged."""
+    pair = finding[:2] if isinstance(finding, (list, tuple)) else [finding]
+    if any(part is ... or part is None for part in pair):
+        return NOT_YET
+    if len(pair) < 2 or len(finding) > 3 or not callable(pair[1]):
+        return f"this finding is {described(finding)}: (family, test) is wanted, and the test is a function."
+    try:
+        return _examined(PUBLISHED[number - 1], *pair)
+    except NotDone:
+        return NOT_YET
+    except Wrong as wrong:
+        return str(wrong)
 
 
 # 12.5: six tests for all faults.
@@ -636,12 +586,12 @@ def _six(answer: Callable) -> str:
         raise Wrong(alarm)
     survivors, broken, useful = [], {}, set()
     for fault in random.Random().sample(IN_A_MODEL, len(IN_A_MODEL)):
-        model = _wrong(fault, random.Random().choice((SMALL, LARGER)))
+        model = faults.build(fault, random.Random().choice((SMALL, LARGER)))
         for i, test in enumerate(tests):
             try:
                 caught = not yes_or_no(call(test, model))
             except Raised as raised:
-                caught = raised_by(raised.error, model)
+                caught = _raised_inside(model, raised.error)
                 if not caught:
                     broken.setdefault(fault, (i, raised))
             except Wrong as wrong:
@@ -652,16 +602,15 @@ def _six(answer: Callable) -> str:
         else:
             survivors.append(fault)
     caught = f"{len(IN_A_MODEL) - len(survivors)} of {len(IN_A_MODEL)} faults"
-    patients = [fault for fault in faults.PATIENTS if fault in survivors]
-    if not patients:
+    published = sorted(fault for fault in faults.PUBLISHED if fault in survivors)
+    if not published:
         left = f" What gets through: {_two(sorted(survivors))}." if survivors else ""
-        return (
-            f"{len(tests)} tests catch {caught}, all {len(faults.PATIENTS)} patients of the register among them.{left}"
-        )
+        return f"{len(tests)} tests catch {caught}, all {len(faults.PUBLISHED)} published ones among them.{left}"
     idle = [i for i in range(len(tests)) if i not in useful]
     raise Wrong(
-        f"No right model is refused, and you catch {caught}. You miss {len(patients)} of the {len(faults.PATIENTS)} "
-        f"patients: {_two(patients)}{', for example' if len(patients) > 2 else ''}.{_breaks(tests, broken, patients)}"
+        f"No right model is refused, and you catch {caught}. You miss {len(published)} of the {len(faults.PUBLISHED)} "
+        f"published ones: {_two(published)}{', for example' if len(published) > 2 else ''}."
+        f"{_breaks(tests, broken, published)}"
         + (f" {_named(tests, idle[0])} catches nothing that those before it let through." if idle else "")
     )
 
@@ -690,7 +639,7 @@ def _named(tests: list[Callable], i: int) -> str:
 
 def _false_alarm(tests: list[Callable]) -> str:
     """What is said of the first test that refuses a right model, or nothing."""
-    models = {form: _right(config) for form, config in (SIZES | ALL_FORMS).items()}
+    models = {form: ViT(config) for form, config in (SIZES | ALL_FORMS).items()}
     for i, test in enumerate(tests):
         refused, reason = [], ""
         for form, model in models.items():
@@ -716,9 +665,9 @@ def _two(names: list[str]) -> str:
     return "; ".join(f"a model that {faults.FAULTS[fault].symptom}" for fault in names[:2])
 
 
-def _breaks(tests: list[Callable], broken: dict[str, tuple[int, Raised]], patients: list[str]) -> str:
-    """A sentence on tests that stop with an error of their own, where that lets a patient through."""
-    found = [broken[fault] for fault in patients if fault in broken]
+def _breaks(tests: list[Callable], broken: dict[str, tuple[int, Raised]], missed: list[str]) -> str:
+    """A sentence on tests that stop with an error of their own, where that lets a fault through."""
+    found = [broken[fault] for fault in missed if fault in broken]
     if not found:
         return ""
     i, raised = found[0]

@@ -11,37 +11,35 @@ figures, experiments and tests take their wrong versions from here.
     faults.to_wrong("undivided", model)              # the wrong model, with those weights
     {name: test(model) for name, test in faults.TESTS.items()}
 
-The ward holds those that people have really met, as sealed models:
+Some of them people have really published:
 
-    faults.PATIENTS                                  # their names
-    faults.ward("Ada Lovelace")                      # five of them, hers
-    faults.sealed(model)                             # any model, sealed
+    faults.PUBLISHED                                 # their names
+    faults.faulty_models("Ada Lovelace")             # five models with one each, drawn by a name
 """
 
 from vitbook.faults import attend, cut, place, pool, train, wire
 from vitbook.faults._build import build, to_right, to_wrong
 from vitbook.faults._fault import EFFECTS, FAMILIES, FAULTS, Fault, of
+from vitbook.faults._published import PUBLISHED, FaultyModel, faulty_models
 from vitbook.faults._tests import TESTS
-from vitbook.faults._ward import PATIENTS, Patient, sealed, ward
 
 __all__ = [
     "EFFECTS",
     "FAMILIES",
     "FAULTS",
-    "PATIENTS",
+    "PUBLISHED",
     "TESTS",
     "Fault",
-    "Patient",
+    "FaultyModel",
     "attend",
     "build",
     "cut",
+    "faulty_models",
     "of",
     "place",
     "pool",
-    "sealed",
     "to_right",
     "to_wrong",
     "train",
-    "ward",
     "wire",
 ]

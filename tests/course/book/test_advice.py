@@ -25,7 +25,7 @@ from torch import nn
 import vitnb
 from tests.course.book.advice import SPACE, code
 from vitbook import faults
-from vitbook.faults import _build, _fault, _ward
+from vitbook.faults import _build, _fault, _published
 from vitnb import (
     checkpoint,
     data,
@@ -149,11 +149,10 @@ ROWS = [
     ("_fault.fault('', ViT)(wrong)", "wrong", "faults.FAULTS[CLS].wrong", "renamed(wrong)"),
     ("faults.TESTS['cut'](small(img_size=16, stem=stem))", "stem", "'conv'"),
     ("faults.to_wrong('undivided', small(norm=norm))", "norm", "'post'"),
-    ("_ward.numbers_of(who)", "who", "[]", "[7, 12]"),
-    ("_ward.numbers_of(who)", "who", "''", "'Ada'"),
-    ("_ward.numbers_of(who)", "who", "[True]", "[7]"),
-    ("_ward.numbers_of(who)", "who", "[10**6]", "'1000000'"),
-    ("faults.sealed(thing)", "thing", "3"),
+    ("_published.numbers_of(who)", "who", "[]", "[7, 12]"),
+    ("_published.numbers_of(who)", "who", "''", "'Ada'"),
+    ("_published.numbers_of(who)", "who", "[True]", "[7]"),
+    ("_published.numbers_of(who)", "who", "[10**6]", "'1000000'"),
     ("data.load(name)", "name", "'mnist'", "'digits'"),
     ("data.load('digits', root)", "root", "3", "'data'"),
     ("results.result(name)", "name", "'none'", "'norms'"),
@@ -239,7 +238,7 @@ def renamed(wrong: type) -> type:
     return type("Unheard", (wrong,), {"__module__": wrong.__module__})
 
 
-SPACE |= {"renamed": renamed, "_ward": _ward, "_fault": _fault, "copy": copy, "dataclasses": dataclasses}
+SPACE |= {"renamed": renamed, "_published": _published, "_fault": _fault, "copy": copy, "dataclasses": dataclasses}
 REACHED: set[tuple[str, int]] = set()
 
 
