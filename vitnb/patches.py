@@ -74,7 +74,8 @@ class PatchConv2d(nn.Conv2d):
     """
 
     def __init__(self, in_chans: int, embed_dim: int, patch_size: Size):
-        super().__init__(in_chans, embed_dim, patch_size, patch_size)
+        sides = pair("patch_size", patch_size)
+        super().__init__(in_chans, embed_dim, sides, sides)
 
     def forward(self, images: Tensor) -> Tensor:
         patches = patchify(images, self.kernel_size)  # (B, N, C*p*p)

@@ -157,7 +157,7 @@ class ViT(nn.Module):
         """
         out: dict[str, Tensor] = {}
         number = itertools.count(1)  # of the block that runs: one block may stand in several places
-        parts = {"patches": self.patch_embed, "embedded": self.drop}
+        parts: dict[str, nn.Module] = {"patches": self.patch_embed, "embedded": self.drop}
         parts |= {"features": self.norm, "pooled": self.pool, "logits": self.head}
         with ExitStack() as hooks:  # not a second forward: it sees what a subclass, or a hook before, has changed
             for name, part in parts.items():
@@ -218,13 +218,13 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _pooling(c: ViTConfig) -> nn.Module:
+def _pooling(c: ViTConfig) -> ClsToken | MeanPool | AttentionPool:
     if c.global_pool == "cls":
         return ClsToken(c.embed_dim)
     return MeanPool() if c.global_pool == "mean" else AttentionPool(c.embed_dim, c.num_heads)
 
 
-def _positions(c: ViTConfig, prefix: int) -> nn.Module:
+def _positions(c: ViTConfig, prefix: int) -> LearnedPositions | SinCosPositions | NoPositions:
     if c.pos_embed == "learned":
         return LearnedPositions(prefix + c.num_patches, c.embed_dim, c.pos_std)
     if c.pos_embed == "sincos":
