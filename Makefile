@@ -23,8 +23,8 @@ slides: book
 
 # Three gigabytes on Linux, less with PACK=--cpu. It is installed where there is no network, and two chapters run there.
 room: book
-	@$(BIN)/python tools/room.py pack $(PACK)
-	@$(BIN)/python tools/room.py prove
+	@$(BIN)/python -m tools.room pack $(PACK)
+	@$(BIN)/python -m tools.room prove
 
 # The book as one file, for e-readers and on paper. Each command ends by judging what it made.
 epub: .venv/ready
@@ -90,6 +90,7 @@ notebooks: .venv/ready
 
 lint: .venv/ready
 	@$(BIN)/ruff check -q .
+	@$(BIN)/ty check -q
 	@$(BIN)/zizmor -q --offline --no-progress .github
 	@$(BIN)/oxlint -f unix -D correctness $(JS)
 	@$(BIN)/ruff format -q --check . && $(BIN)/oxfmt --check $(JS) > /dev/null || (echo "'make format' sets this right." && false)

@@ -68,7 +68,9 @@ def fashion_mnist(root: str | Path | None = None) -> list[Tensor]:
             raise OSError(error.errno, what) from error
         _check_damage(folders, error)
         raise ConnectionError(f"{'; '.join(map(_lack, folders))}; no download ({error})") from error
-    return _read(target)
+    found = _read(target)
+    assert found is not None  # each archive was checked before it was put there
+    return found
 
 
 def place() -> Path | None:
@@ -117,8 +119,8 @@ def _check_damage(folders: list[Path], error: Exception) -> None:
 
 def _read(folder: Path) -> list[Tensor] | None:
     """Train images, train labels, test images, test labels; None unless all are there and right."""
-    files = [_file(folder, n) for n in range(len(RESOURCES))]
-    return None if None in files else [_tensor(file) for file in files]
+    files = [file for n in range(len(RESOURCES)) if (file := _file(folder, n)) is not None]
+    return [_tensor(file) for file in files] if len(files) == len(RESOURCES) else None
 
 
 def _both(path: Path) -> tuple[Path, Path]:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
@@ -11,7 +11,7 @@ import numpy
 import torch
 from torch import Tensor
 
-Size = int | tuple[int, int]
+Size = int | Sequence[int]  # one number, or (height, width)
 NO = ("", "0", "false", "no", "off")
 
 
@@ -21,8 +21,8 @@ def switched_on(variable: str) -> bool:
 
 
 # Values that work, for what 4 would be an odd advice.
-USUAL = {"epochs": 20, "batch_size": 128, "embed_dim": 64, "hidden_dim": 128, "num_classes": 10, "num_tokens": 50}
-USUAL |= {"lr": 3e-3, "norm_eps": 1e-6, "pos_std": 0.02, "temperature": 1e4}
+USUAL: dict[str, float] = {"lr": 3e-3, "norm_eps": 1e-6, "pos_std": 0.02, "temperature": 1e4}
+USUAL |= {"epochs": 20, "batch_size": 128, "embed_dim": 64, "hidden_dim": 128, "num_classes": 10, "num_tokens": 50}
 
 
 def positive_int(name: str, value: Any) -> int:
@@ -44,7 +44,8 @@ def pair(name: str, size: Any) -> tuple[int, int]:
         if len(sides) != 2:
             raise ValueError(f"{name} must be one number or (height, width), got {sides}: use (28, 28), for example")
         return positive_int(f"{name} height", sides[0]), positive_int(f"{name} width", sides[1])
-    return (positive_int(name, size),) * 2
+    side = positive_int(name, size)
+    return side, side
 
 
 def probability(name: str, value: Any) -> float:

@@ -77,11 +77,12 @@ class PatchConv2d(nn.Conv2d):
     """
 
     def __init__(self, in_chans: int, embed_dim: int, patch_size: Size):
-        super().__init__(in_chans, embed_dim, patch_size, patch_size)
+        sides = pair("patch_size", patch_size)
+        super().__init__(in_chans, embed_dim, sides, sides)
 
     def forward(self, images: Tensor) -> Tensor:
         (H, W), (ph, pw) = images.shape[2:], self.kernel_size
-        patches = _cut(images, (H // ph, W // pw), self.kernel_size)  # (B, N, C*p*p)
+        patches = _cut(images, (H // ph, W // pw), (ph, pw))  # (B, N, C*p*p)
         x = F.linear(patches, self.weight.flatten(1), self.bias)  # (B, N, D)
         return x.transpose(1, 2).unflatten(2, (H // ph, W // pw))  # (B, D, H/p, W/p)
 

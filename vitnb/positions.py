@@ -59,7 +59,7 @@ class SinCosPositions(nn.Module):
         table = sincos_table(*self.recipe)  # (1, N, D)
         return torch.cat([torch.zeros(1, self.num_prefix_tokens, table.shape[2]), table], dim=1)  # (1, T, D)
 
-    def _apply(self, fn: Callable, recurse: bool = True) -> "SinCosPositions":
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SinCosPositions":
         before = self.table
         super()._apply(fn, recurse)  # to(), half(), or to_empty(), which would lose the numbers
         if before.is_meta and not self.table.is_meta:

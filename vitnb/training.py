@@ -91,7 +91,7 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     that is added has no reason to be small. Tokens and position tables have
     several axes like matrices, so the model names them in no_weight_decay().
     """
-    named = model.no_weight_decay() if hasattr(model, "no_weight_decay") else set()
+    named = getattr(model, "no_weight_decay", set)()
     groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -132,8 +132,9 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[torch.optim.Optimi
         for group in groups:
             group["params"] = [parameter for parameter in group["params"] if id(parameter) not in taken]
         # An update as long as AdamW's, so that one learning rate serves both.
-        settings = {"weight_decay": recipe.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
-        others = [torch.optim.Muon(matrices, recipe.lr, **settings)] if matrices else []
+        if matrices:
+            decay = recipe.weight_decay
+            others = [torch.optim.Muon(matrices, recipe.lr, decay, adjust_lr_fn="match_rms_adamw")]
     fused = next(model.parameters()).device.type in ("cpu", "cuda")  # one pass over all: the same numbers, sooner
     return [torch.optim.AdamW(groups, recipe.lr, recipe.betas, fused=fused), *others]
 

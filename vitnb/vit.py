@@ -154,7 +154,7 @@ class ViT(nn.Module):
         Shapes: "patches" (B, N, D), "embedded" (B, T, D), "block_1" to
             "block_L" (B, T, D), "features" (B, T, D), "pooled" (B, D), "logits" (B, K).
         """
-        names = {self.patch_embed: "patches", self.drop: "embedded"}
+        names: dict[nn.Module, str] = {self.patch_embed: "patches", self.drop: "embedded"}
         names |= {self.norm: "features", self.pool: "pooled", self.head: "logits"}
         out: dict[str, Tensor] = {}
         number = itertools.count(1)  # of the block that runs: one block may stand in several places
@@ -220,13 +220,13 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _pooling(c: ViTConfig) -> nn.Module:
+def _pooling(c: ViTConfig) -> ClsToken | MeanPool | AttentionPool:
     if c.global_pool == "cls":
         return ClsToken(c.embed_dim)
     return MeanPool() if c.global_pool == "mean" else AttentionPool(c.embed_dim, c.num_heads)
 
 
-def _positions(c: ViTConfig, prefix: int) -> nn.Module:
+def _positions(c: ViTConfig, prefix: int) -> LearnedPositions | SinCosPositions | NoPositions:
     if c.pos_embed == "learned":
         return LearnedPositions(prefix + c.num_patches, c.embed_dim, c.pos_std)
     if c.pos_embed == "sincos":

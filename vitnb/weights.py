@@ -8,11 +8,11 @@ import os
 import re
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -27,6 +27,8 @@ from vitnb.vit import ViT, ViTConfig, unwrapped
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer as TimmViT
     from torchvision.models import VisionTransformer as TorchvisionViT
+
+Module = TypeVar("Module", bound=nn.Module)
 
 # (vitnb, other): every name on the left becomes the name on the right, and back.
 # All shapes agree; q, k and v are stacked in this order everywhere.
@@ -118,7 +120,7 @@ def to_torchvision(model: ViT) -> "TorchvisionViT":
         num_layers=c.depth,
         num_heads=c.num_heads,
         hidden_dim=c.embed_dim,
-        mlp_dim=model.blocks[0].mlp.fc1.out_features,
+        mlp_dim=len(model.get_parameter("blocks.0.mlp.fc1.weight")),
         dropout=c.dropout,
         attention_dropout=c.attn_dropout,
         num_classes=c.num_classes,
@@ -299,8 +301,8 @@ def _rename(state: dict[str, Tensor], names: list[tuple[str, str]]) -> dict[str,
     return renamed
 
 
-def _bare(model: nn.Module) -> nn.Module:
-    """The module within those of torch.compile and DataParallel."""
+def _bare(model: nn.Module) -> Any:
+    """The module within those of torch.compile and DataParallel: of any class, so its parts are read as they come."""
     inner = model.__dict__.get("_modules", {}) if isinstance(model, nn.Module) else {}
     if list(inner) in (["_orig_mod"], ["module"]):
         return _bare(next(iter(inner.values())))
@@ -331,13 +333,17 @@ def _head(model: nn.Module, name: str) -> tuple[int, str]:
 
 def _rate(model: nn.Module, drops: tuple[str, ...]) -> float:
     """The one dropout rate of all layers whose names end so."""
-    found = {name: getattr(m, "p", None) for name, m in model.named_modules() if name.endswith(drops)}
-    found = {name: model.get_submodule(name).dropout if p is None else p for name, p in found.items()}
+    found = {name: getattr(m, _drop(m)) for name, m in model.named_modules() if name.endswith(drops)}
     first = next(iter(found), "")
     for name, p in found.items():
         if p != found[first]:
             raise ValueError(f"model.{name} drops {p} and model.{first} {found[first]}: use one rate for all")
     return found.get(first, 0.0)
+
+
+def _drop(layer: nn.Module) -> str:
+    """The name of a layer's dropout rate: nn.MultiheadAttention has one of its own."""
+    return "p" if hasattr(layer, "p") else "dropout"
 
 
 def _proven(
@@ -355,7 +361,7 @@ def _proven(
         expected = _outputs(ours, images)
         for name, part in theirs.named_modules():
             if name.endswith(drops):
-                setattr(part, "p" if hasattr(part, "p") else "dropout", 0.0)
+                setattr(part, _drop(part), 0.0)
         for n, mode in enumerate(("", " in training")[: 1 + bool(drops)]):  # an image for each
             found = _outputs(theirs.train(bool(mode)), images[n : n + 1])
             for what, a, b in zip(("tokens", "logits"), expected, found, strict=True):
@@ -388,9 +394,9 @@ def _outputs(model: nn.Module, images: Tensor) -> tuple[Tensor | None, Tensor]:
     return (kept or [None])[0], logits
 
 
-def _off(expected: Tensor, found: Tensor, n: int) -> float:
+def _off(expected: Tensor | None, found: Tensor | None, n: int) -> float:
     """The largest difference for image n, as a share of the standard deviation; infinite for another shape."""
-    if not isinstance(found, Tensor) or found.shape != expected[:1].shape:
+    if expected is None or not isinstance(found, Tensor) or found.shape != expected[:1].shape:
         return math.inf
     # About 1 with these weights; that of one or two logits may be small by chance.
     return ((expected[n] - found[0]).abs().max() / expected.std().clamp(min=0.3)).item()
@@ -430,7 +436,7 @@ def _renamed(model: nn.Module, names: list[tuple[str, str]]) -> dict[str, Tensor
     return state
 
 
-def _filled(model: nn.Module, state: dict[str, Tensor], training: bool) -> nn.Module:
+def _filled(model: Module, state: Mapping[str, Tensor], training: bool) -> Module:
     own = model.state_dict()
     wanted = {name: tuple(t.shape) for name, t in own.items()}
     given = {name: tuple(t.shape) for name, t in state.items()}
@@ -446,8 +452,8 @@ def _filled(model: nn.Module, state: dict[str, Tensor], training: bool) -> nn.Mo
     dtype = dtypes.pop() if len(dtypes) == 1 else torch.float
     copied = {name: t.detach().to(dtype if t.is_floating_point() else t.dtype, copy=True) for name, t in state.items()}
     model.load_state_dict(copied, assign=True)
-    if isinstance(getattr(model, "positions", None), SinCosPositions):
-        model.positions.fill(next(iter(copied.values())))
+    if isinstance(positions := getattr(model, "positions", None), SinCosPositions):
+        positions.fill(next(iter(copied.values())))
     return model.train(training)
 
 

@@ -65,6 +65,27 @@ def test_the_linter_of_workflows_sees_what_it_is_there_for(tmp_path):
         assert word in zizmor(path)
 
 
+def test_a_commits_hooks_run_what_make_lint_runs():
+    [local] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert local["repo"] == "local"
+    names = [path.relative_to(ROOT).as_posix() for path in FILES]
+    for hook in local["hooks"]:
+        program = hook["entry"].split()[0]
+        assert Path(sys.executable).with_name(Path(program).name).exists(), f"{program} is not in requirements.txt"
+        assert hook["language"] == "system" and any(re.search(hook.get("files", ""), name) for name in names), hook[
+            "id"
+        ]
+    lint = re.search(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)[1]
+    run = set(re.findall(r"\$\(BIN\)/(ruff \w+|\w+)", lint))
+    hooked = " ".join(hook["entry"] for hook in local["hooks"])
+    assert run and [program for program in run if f".venv/bin/{program}" not in hooked] == []
+
+
+def test_the_package_says_that_it_is_typed():
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["vitnb"]
+    assert packed == ["py.typed"] and (ROOT / "vitnb" / "py.typed").exists()
+
+
 def test_the_packages_tests_are_those_that_need_neither_the_book_nor_its_tools():
     """They run where the rest is not installed: with other versions, on other systems."""
     needs = re.compile(r"playwright|\b(?:pages|assignment|jax|yaml|IPython|conftest)\b|timm\.layers")

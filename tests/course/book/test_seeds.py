@@ -3,17 +3,14 @@
 0  first draft of a textbook's chapter (PyTorch)     2  its slides
 1  its revision (PyTorch and JAX)                    3, 4  two learners' notebooks
 
-The first tests compare numbers. The table at the end names a place for each class,
-run, figure, table, exercise and slide of the five, and for each mistake in them.
+The first tests compare numbers. The table at the end names the code that holds each class,
+run, figure, table, exercise and slide of the five, and each mistake in them.
 """
 
 import copy
-import importlib
 import json
 import math
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -387,343 +384,118 @@ def test_reshape_and_linear_gives_the_tokens_of_the_convolution():
 
 # --- a place for everything ---
 
+P, POS, A, H = "01-patchify", "02-positions", "03-attention", "04-heads"
+B, D, CLS, V = "05-pre-norm-post-norm", "06-depth", "07-cls-token", "08-vit"
+T, R = "09-training", "10-recipes"
 
-@dataclass(frozen=True)
-class Place:
-    """Where something is, in words, and a function that says whether it still is."""
-
-    words: str
-    there: Callable[[], bool]
+# An item of the documents (their numbers first) -> its places here: "chapter: code of one of its cells",
+# "chapter: @source that it cites", "slide: chapter whose cell the one-lecture deck shows", "exercise: number",
+# "result: name of a stored measurement".
+PLACES = {
+    "0, 1, 3, 4: class of the patch embedding": [f"{P}: class PatchEmbedding", f"{P}: allclose(by_conv, tokens"],
+    "0, 1, 3, 4: its runs": [f"{P}: E(patchify(images, p))", f"{P}: vitnb.PatchEmbedding((8, 12)", f"{V}: 768, 14, 14"],
+    "0, 1: class of the MLP": [f"{B}: class MLP", f"{B}: @hendrycks2016gelu"],
+    "0, 1, 3, 4: class of the block": [f"{B}: class PreNormBlock", f"{B}: nn.TransformerEncoderLayer"],
+    "0: run of the block on ones": [f"{B}: LN(ones)"],
+    "1, 4: run of the block, the shape stays": [f"{V}: forward_intermediates"],
+    "0, 1, 3, 4: class ViT": [f"{V}: class OurViT", f"{V}: nn.ModuleList", f"{V}: def on_paper"],
+    "0, 1: training": [f"{R}: resize(boot, [96, 96])", f"{R}: textbook", "result: textbook", "result: ladder"],
+    "1: JAX beside PyTorch": ["jax: def from_vitnb", "jax: max(found.values()) < 1e-5"],
+    "1: JAX, patch embedding": ["jax: class PatchEmbedding(nnx.Module)", "jax: VALID"],
+    "1: JAX, MLP, block, ViT": ["jax: class MLP(", "jax: class PreNormBlock", "jax: class ViT(", "jax: textbook_vit"],
+    "1: JAX, training": ["jax: value_and_grad", "result: jax_step"],
+    "1: attention instead of convolution": [f"{H}: @ramachandran2019stand", f"{H}: @cordonnier2020relationship"],
+    "1: its other sources": [f"{V}: @dosovitskiy2021image", f"{D}: @devlin2019bert", f"{A}: @vaswani2017attention"],
+    "1, 3, 4: figure of the architecture": [f"{V}: whole_model(", f"{V}: Linear Projection of Flattened Patches"],
+    "1: pre-norm against post-norm": [f"{B}: class PostNormBlock", f"{D}: @xiong2020layer", "result: norms"],
+    "1: against a CNN": [f"{R}: cnn", "result: cnn"],
+    "1: equivariance and locality": [f"{POS}: equivariant"],
+    "1: DeiT and Swin": [f"{V}: @touvron2021training", f"{V}: @liu2021swin"],
+    "1: quadratic in tokens; exercise 1": [f"{P}: def cost(side, p", f"{P}: return N, N**2"],
+    "1: exercise 2, the average of the patches": ["exercise: 7.2", "result: pools"],
+    "1: exercise 3, better hyper-parameters": ["exercise: 10.4", "result: five_minutes"],
+    "2: slides": [f"slide: {chapter}" for chapter in (P, B, V, R)],
+    "3: four equations": [f"{V}: torch.cat([cls, x_p @ E + b], dim=1) + E_pos", f"{V}: MSA(LN1(z)) + z"],
+    "3: table 1": [f"{V}: 86M"],
+    "3, 4: cls token and positions": [f"{CLS}: class ClsToken", f"{POS}: class LearnedPositions", f"{V}: 197, 768"],
+    "3: two linear maps are one": [f"{V}: linear.weight @ conv.weight"],
+    "3: probabilities sum to 1": [f"{V}: class Blind"],
+    "4: reshape and linear, or a convolution": [f"{P}: by_conv = grid.flatten(2)"],
+    "4: why does return transformer(X) fail?": [f"{V}: RecursionError", f"{V}: return self.transformer(X)"],
+    "4: print(transformer)": [f"{V}: str(other)"],
+    "4: the cls row": [f"{CLS}: x[:, 0], x[:1, 0]", "exercise: 8.5"],
+    # and their mistakes
+    "0: residuals from normalised tokens": [f"{B}: bug(10 * x), bug(x)"],
+    "0: attention never reaches the stream": [f"{B}: OnlyForTheMLP", "exercise: 5.4"],
+    "0: LayerNorm over tokens": [f"{B}: nn.LayerNorm([T, D], eps", f"{POS}: nn.LayerNorm([T, D])"],
+    "0, 1: a check that is fed ones or zeros": [f"{B}: LN(ones)", f"{P}: scrambled"],
+    "0: a lazy layer takes 32 channels": [f"{P}: LazyConv2d"],
+    "0, 1: positions of standard deviation 1": [f"{POS}: std in (0.02, 1.0)", "result: positions", "jax: torch.randn"],
+    "0: plain SGD, hours of training": [f"{R}: RecipeExplorer", f"{R}: minutes", "result: recipes"],
+    "0: sizes that do not divide": [f"{P}: ValueError"],
+    "1: cls is projected from pixels": [f"{CLS}: is the same for all images"],
+    "1: convolution is invariant": [f"{POS}: conv(shifted), moves_along"],
+    "1: quadratic in the image size": [f"{P}: N2 == 4 * N1"],
+    "1: only large data helps": [f"{CLS}: @beyer2022better", "result: cnn"],
+    "1: a global dropout rate, SAME padding": ["jax: emb_dropout", "jax: SAME"],
+    "1: where dropout acts is not said": [f"{V}: 1 + 12 * 3"],
+    "3: attention over the batch, a batch of one": [f"{H}: nn.MultiheadAttention(D, h)", f"{H}: for n in (1, 2)"],
+    "3: parameters made in forward": [f"{CLS}: class MadeInForward"],
+    "3: one token for each place in the batch": ["exercise: 7.4"],
+    "3: softmax in the model, never trained": [f"{T}: softmax", f"{T}: floor", f"{T}: few[:16]"],
+    "3: ReLU for GELU": [f"{B}: relu", f"{B}: class NormaliseThenAdd"],
+    "3: 768 because 16 * 16 * 3": [f"{V}: for p in (14, 16, 32)"],
+    "4: cls last, read first": [f"{CLS}: class LastReadFirst"],
+    "4: names from outside": [f"{V}: def taken_from_outside", "exercise: 8.5"],
+    "4: no token selected": [f"{V}: def gives_one_vector_an_image"],
+    "4: no bias in any map, no last norm": [f"{H}: 4 * 512**2", f"{D}: .norm)"],
+    "4: masks that images do not need": [f"{A}: masked_fill"],
+}
 
 
 @cache
-def cells(notebook: str) -> dict[str, str]:
-    """The cells of a notebook under book/: id -> source."""
-    path = ROOT / "book" / f"{notebook}.ipynb"
-    return {c["id"]: "".join(c["source"]) for c in json.loads(path.read_text())["cells"]} if path.exists() else {}
+def text(notebook: str, kind: str) -> str:
+    """The cells of one kind of a notebook under book/."""
+    cells = json.loads((ROOT / "book" / f"{notebook}.ipynb").read_text())["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == kind)
 
 
-def cell(where: str, pattern: str) -> Place:
-    """A cell, "chapter:id", whose source matches."""
-    chapter, number = where.split(":")
-    return Place(
-        f"cell {where} with /{pattern}/", lambda: bool(re.search(pattern, cells(chapter).get(number, ""), re.DOTALL))
+def cited(key: str, chapter: str) -> bool:
+    """Whether a chapter cites a source of the list, by its key or by its address."""
+    entry = parse_file(ROOT / "book" / "references.bib").entries[key]
+    return any(f"]({link})" in text(chapter, "markdown") for link in (f"#{key}", extension.address(entry)))
+
+
+def posed_and_solved(number: str) -> bool:
+    """Whether a chapter has check() judge an exercise, and its notebook of solutions as well."""
+    chapters = [path.stem for path in (ROOT / "book").glob(f"{int(number.split('.')[0]):02}-*.ipynb")]
+    notebooks = [name for chapter in chapters for name in (chapter, f"solutions/{chapter}")]
+    return number in EXERCISES and all(f'check("{number}"' in text(name, "code") for name in notebooks)
+
+
+def there(place: str) -> bool:
+    """Whether something still is where the table says."""
+    where, _, what = place.partition(": ")
+    if where == "exercise":
+        return posed_and_solved(what)
+    if where == "result":
+        return (ROOT / "book" / "results" / f"{what}.json").exists() and (ROOT / "experiments" / f"{what}.py").exists()
+    if where == "slide":
+        return f"{{{{ {what}:" in (ROOT / "book" / "slides" / "vit-in-one-lecture.md").read_text()
+    return cited(what[1:], where) if what.startswith("@") else what in text(where, "code")
+
+
+@pytest.mark.parametrize("item", PLACES)
+def test_what_the_documents_teach_has_its_place(item):
+    assert [place for place in PLACES[item] if not there(place)] == []
+
+
+def test_a_place_that_is_gone_is_missed():
+    gone = (
+        "01-patchify: class Pachify",
+        "01-patchify: @liu2021swin",
+        "exercise: 7.99",
+        "result: none",
+        "slide: jax",
     )
-
-
-def importable(path: str) -> Place:
-    """Something that can be imported, such as vitnb.ViT."""
-    module, _, attribute = path.rpartition(".")
-    return Place(path, lambda: hasattr(importlib.import_module(module), attribute))
-
-
-def exercise(number: str, pattern: str) -> Place:
-    """An exercise whose text matches, which a chapter poses, check() knows and a notebook solves."""
-
-    def there() -> bool:
-        for path in sorted((ROOT / "book").glob("*.ipynb")):
-            sources = list(cells(path.stem).values())
-            if posed := [s for s in sources if re.search(rf"### Exercise {re.escape(number)}:", s)]:
-                checked = f'check("{number}"'
-                solved = any(checked in s for s in cells(f"solutions/{path.stem}").values())
-                asked = number in EXERCISES and any(checked in s for s in sources)
-                return asked and solved and bool(re.search(pattern, posed[0], re.DOTALL))
-        return False
-
-    return Place(f"exercise {number} with /{pattern}/", there)
-
-
-def slide(title: str, *shown: str) -> Place:
-    """A slide of the one-lecture deck that shows these cells."""
-
-    def there() -> bool:
-        path = ROOT / "book" / "slides" / "vit-in-one-lecture.md"
-        slides = re.split(r"^---$", path.read_text(), flags=re.MULTILINE) if path.exists() else []
-        found = [s for s in slides if re.search(rf"^##? {re.escape(title)}$", s, re.MULTILINE)]
-        parts = [place.split(":") for place in shown]
-        shows = all(f"{{{{ {place} " in s for s in found for place in shown)
-        return len(found) == 1 and shows and all(number in cells(chapter) for chapter, number in parts)
-
-    return Place(f"slide {title!r} with {', '.join(shown) or 'its words'}", there)
-
-
-def result(name: str, key: str) -> Place:
-    """A stored result that has something under this key, at any depth, and the script that measured it."""
-
-    def held(found: object) -> bool:
-        parts = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-        return bool(isinstance(found, dict) and found.get(key)) or any(map(held, parts))
-
-    def there() -> bool:
-        path = ROOT / "book" / "results" / f"{name}.json"
-        stored = path.exists() and held(json.loads(path.read_text())["result"])
-        return stored and (ROOT / "experiments" / f"{name}.py").exists()
-
-    return Place(f"result {name} with {key}", there)
-
-
-def source(key: str, chapter: str) -> Place:
-    """A source of the list that a chapter cites, by its key or by its address."""
-
-    def there() -> bool:
-        entry = parse_file(ROOT / "book" / "references.bib").entries.get(key)
-        links = (f"](#{key})", f"]({extension.address(entry)})") if entry else ()
-        return any(link in text for text in cells(chapter).values() for link in links)
-
-    return Place(f"{key}, cited in {chapter}", there)
-
-
-# The chapters by what they are about: their file names may change.
-PATCHES, POSITIONS, ATTENTION, HEADS = "01-patchify", "02-positions", "03-attention", "04-heads"
-BLOCKS, DEPTH, POOLING, VIT = "05-pre-norm-post-norm", "06-depth", "07-cls-token", "08-vit"
-TRAINING, RECIPES = "09-training", "10-recipes"
-
-# What the figure of the architecture shows: an image in patches, cls in front, n blocks, the answer from cls.
-ARCHITECTURE = [
-    cell(f"{VIT}:whole-model", r"whole_model\(.*B16\)"),
-    importable("vitbook.drawings.whole_model"),
-    cell(f"{VIT}:cef4ef57", r"patch_grid.*embedded.*block_12.*logits"),
-    cell(f"{VIT}:16c009b3", r"Linear Projection of Flattened Patches.*Transformer Encoder.*MLP Head"),
-]
-PATCH_EMBEDDING = [
-    importable("vitnb.PatchEmbedding"),
-    cell(f"{PATCHES}:3fdb07d7", r"class PatchEmbedding.*num_patches.*nn\.Conv2d.*flatten\(2\)\.transpose\(1, 2\)"),
-    cell(f"{PATCHES}:fb188aaa", r"allclose\(by_conv, tokens"),
-]
-MLP_ = [importable("vitnb.MLP"), cell(f"{BLOCKS}:d504b10c", r"class MLP.*GELU.*drop\(self\.act.*drop\(self\.fc2")]
-PRE_NORM = [
-    importable("vitnb.PreNormBlock"),
-    cell(f"{BLOCKS}:20b98dd5", r"class PreNormBlock.*x \+ self\.attention\(self\.norm1\(x\)\).*self\.norm2\(x\)"),
-]
-POST_NORM = [
-    importable("vitnb.PostNormBlock"),
-    cell(f"{BLOCKS}:cec02da8", r"class PostNormBlock.*self\.norm1\(x \+ self\.attention\(x\)\)"),
-    cell(f"{BLOCKS}:5093598e", r"zero_out.*torch\.equal\(pre\(x\), x\).*norm2\(post\.norm1"),
-]
-WHOLE = [
-    importable("vitnb.ViT"),
-    cell(f"{VIT}:3918a267", r"class OurViT.*patch_embed.*prepend.*positions.*for block.*norm.*head"),
-]
-TEXTBOOK = [
-    importable("vitbook.textbook.textbook_vit"),
-]
-TRAINING_RUN = [
-    *TEXTBOOK,
-    importable("vitnb.data.load"),
-    importable("vitnb.training.fit"),
-    cell(f"{RECIPES}:textbook-image", r"resize\(boot, \[96, 96\]\)"),
-    cell(f"{RECIPES}:textbook-code", r'results\.result\("textbook"\)'),
-    cell(f"{RECIPES}:textbook-figure", r"axis\.plot"),
-    result("textbook", "test_accuracy_by_epoch"),
-    result("ladder", "the textbook"),
-]
-CLS = [importable("vitnb.ClsToken"), cell(f"{POOLING}:b1c82a6c", r"class ClsToken.*nn\.Parameter.*expand.*x\[:, 0\]")]
-TABLE = [
-    importable("vitnb.LearnedPositions"),
-    cell(f"{POSITIONS}:f987fecb", r"class LearnedPositions.*nn\.Parameter.*x \+ self\.table"),
-]
-
-SEEDS = {
-    # the first draft
-    "0 class PatchEmbedding": PATCH_EMBEDDING,
-    "0 run of PatchEmbedding: (4, 36, 512)": [cell(f"{PATCHES}:85d91240", r"tokens = E\(patchify\(images, p\)\)")],
-    "0 class ViTMLP": MLP_,
-    "0 class ViTBlock": [*PRE_NORM, importable("vitbook.faults.wire.ForgottenPlus")],
-    "0 run of ViTBlock on ones": [cell(f"{BLOCKS}:060af693", r"ones.*LN\(ones\)")],
-    "0 class ViT": WHOLE,
-    "0 training": TRAINING_RUN,
-    # its revision
-    "1 tabs: PyTorch and JAX": [
-        cell("jax:model-from-vitnb", r"def from_vitnb"),
-        cell("jax:grid", r"textbook_vit"),
-        cell("jax:grid-proof", r"assert .*max\(found\.values\(\)\) < 1e-5"),
-    ],
-    "1 introduction: attention instead of convolution": [
-        source("ramachandran2019stand", HEADS),
-        source("cordonnier2020relationship", HEADS),
-        source("dosovitskiy2021image", VIT),
-        source("devlin2019bert", DEPTH),
-        source("vaswani2017attention", ATTENTION),
-    ],
-    "1 figure: the architecture": ARCHITECTURE,
-    "1 model: stem, body, head": WHOLE,
-    "1 m = hw / p^2 patches of c p^2 numbers": [cell(f"{PATCHES}:2a77b020", r"N = .*HW.*p\^2.*Cp\^2")],
-    "1 patch embedding as one convolution": [cell(f"{PATCHES}:fb188aaa", r"Convolution = patchify \+ linear")],
-    "1 class PatchEmbedding, PyTorch": PATCH_EMBEDDING,
-    "1 class PatchEmbedding, JAX": [cell("jax:model-patches", r"class PatchEmbedding\(nnx\.Module\)")],
-    "1 run of PatchEmbedding, PyTorch": [cell(f"{PATCHES}:623dc52d", r"vitnb\.PatchEmbedding\(\(8, 12\), 4, 3, 10\)")],
-    "1 run of PatchEmbedding, JAX": [cell("jax:same", r"VALID")],
-    "1 MLP: GELU and dropout": [cell(f"{BLOCKS}:994279fe", r"GELU"), source("hendrycks2016gelu", BLOCKS)],
-    "1 class ViTMLP, PyTorch": MLP_,
-    "1 class ViTMLP, JAX": [
-        cell("jax:model-mlp", r"class MLP\(nnx\.Module\).*drop\(self\.activation.*drop\(self\.fc2")
-    ],
-    "1 pre-norm against post-norm": [*PRE_NORM, *POST_NORM, source("xiong2020layer", DEPTH), result("norms", "arms")],
-    "1 class ViTBlock, PyTorch": PRE_NORM,
-    "1 class ViTBlock, JAX": [cell("jax:model-blocks", r"class PreNormBlock.*self\.norm1\(x\)")],
-    "1 run of ViTBlock: the shape stays": [cell(f"{VIT}:16c009b3", r"forward_intermediates")],
-    "1 class ViT, PyTorch": WHOLE,
-    "1 class ViT, JAX": [
-        cell("jax:model-vit", r"class ViT\(nnx\.Module\)"),
-        cell("jax:model-textbook", r"textbook_vit"),
-    ],
-    "1 training, PyTorch": TRAINING_RUN,
-    "1 training, JAX": [
-        cell("jax:model-step", r"value_and_grad"),
-        cell("jax:twenty-run", r"fashion_mnist"),
-        result("jax_step", "96/16 512x2"),
-    ],
-    "1 discussion: against a CNN": [cell(f"{RECIPES}:cnn-figure", r"errorbar|plot"), result("cnn", "CNN")],
-    "1 discussion: equivariance and locality": [cell(f"{POSITIONS}:afb64289", r"equivariant")],
-    "1 discussion: DeiT": [source("touvron2021training", VIT)],
-    "1 discussion: quadratic in tokens": [cell(f"{PATCHES}:728675d8", r"return N, N\*\*2")],
-    "1 discussion: Swin": [source("liu2021swin", VIT)],
-    "1 exercise 1: the image size and the time": [
-        cell(f"{PATCHES}:728675d8", r"def cost\(side, p"),
-        importable("vitbook.figures.CostExplorer"),
-    ],
-    "1 exercise 2: the average of the patches": [
-        exercise("7.2", r"average.*patches"),
-        cell(f"{POOLING}:12a8ff8f", r"train\("),
-        result("pools", "patch mean"),
-    ],
-    "1 exercise 3: better hyper-parameters": [
-        cell(f"{RECIPES}:ladder-figure", r"rungs"),
-        cell(f"{RECIPES}:8fa0a5b8", r"Exercise 10\.4: a better recipe"),
-        cell(f"{RECIPES}:21239ebd", r"# change me"),
-        result("five_minutes", "test_accuracy"),
-    ],
-    # the slides: each has one here, with the chapter's own cell on it
-    "2 slide: could it also do vision?": [slide("The Vision Transformer in one lecture")],
-    "2 slide: the idea": [slide("An image is worth 16 × 16 words", f"{VIT}:cef4ef57")],
-    "2 slide: patch embedding": [
-        slide("Patch embedding is one strided convolution", f"{PATCHES}:3fdb07d7", f"{PATCHES}:fb188aaa")
-    ],
-    "2 slide: 36 patches": [slide("How many tokens?", f"{PATCHES}:e5340e97")],
-    "2 slide: two changes to the MLP": [slide("The MLP", f"{BLOCKS}:d504b10c", f"{BLOCKS}:994279fe")],
-    "2 slide: pre-norm and post-norm": [
-        slide("The block: pre-norm and post-norm", f"{BLOCKS}:20b98dd5", f"{BLOCKS}:cec02da8"),
-        slide("What does the place of the norm change?", f"{BLOCKS}:b4d1a002"),
-    ],
-    "2 slide: the contract": [slide("A contract: the shape does not change", f"{VIT}:16c009b3")],
-    "2 slide: the whole ViT": [slide("The whole model", f"{VIT}:3918a267")],
-    "2 slide: training": [
-        slide("Training: the textbook's recipe", f"{RECIPES}:textbook-image", f"{RECIPES}:textbook-code"),
-        slide("Does it beat a CNN?", f"{RECIPES}:cnn-figure"),
-    ],
-    "2 slide: recap": [slide("What to remember")],
-    # a learner's ViT-Base
-    "3 figure 1": ARCHITECTURE,
-    "3 four equations": [
-        cell(f"{VIT}:b1448bb5", r"\\tag\{P1\}.*\\tag\{P2\}.*\\tag\{P3\}.*\\tag\{P4\}"),
-        cell(f"{VIT}:e8c172f0", r"torch\.cat\(\[cls, x_p @ E \+ b\], dim=1\) \+ E_pos"),
-        cell(
-            f"{VIT}:608c68bc",
-            r"MSA\(LN1\(z\)\) \+ z.*MLP\(LN2\(z\)\) \+ z.*LN\(z\[:, 0\]\).*allclose\(head\(y\), model\(boot\)",
-        ),
-    ],
-    "3 table 1": [
-        importable("vitnb.ViTConfig"),
-        cell(f"{VIT}:7f2d865b", r"86M.*307M.*632M"),
-        cell(f"{VIT}:eb9325f1", r"held"),
-    ],
-    "3 shapes: (B, 768, 14, 14), (B, 768, 196), (B, 196, 768)": [
-        cell(f"{VIT}:walk-patches", r"768, 14, 14.*768, 196.*196, 768"),
-        cell(f"{VIT}:walk-tokens", r"197, 768"),
-    ],
-    "3 class Pachify": PATCH_EMBEDDING,
-    "3 run of Pachify": [cell(f"{VIT}:16c009b3", r"patches")],
-    "3 function Add_Positional_Embedding_and_Class_Token": [
-        *CLS,
-        *TABLE,
-        cell(f"{POOLING}:2fbae8f1", r"class MadeInForward.*def prepend.*nn\.Parameter"),
-    ],
-    "3 class Embedded_Patches: two linear maps are one": [cell(f"{VIT}:33bada8d", r"linear\.weight @ conv\.weight")],
-    "3 run of Embedded_Patches: (1, 197, 768)": [cell(f"{VIT}:walk-tokens", r"197, 768")],
-    "3 class Transformer_Encoder_Block": [
-        *PRE_NORM,
-        cell(f"{BLOCKS}:1677b2d3", r"class NormaliseThenAdd"),
-        cell(f"{BLOCKS}:34b0ed02", r"PostNormBlock.*with_bug - post_norm"),
-        cell(f"{BLOCKS}:aba28ddd", r"nn\.TransformerEncoderLayer"),
-    ],
-    "3 class ViT": [*WHOLE, cell(f"{VIT}:eb9325f1", r"def on_paper")],
-    "3 run of ViT: (1, 1000)": [cell(f"{VIT}:16c009b3", r"logits")],
-    "3 run: probabilities sum to 1": [cell(f"{VIT}:promises", r"class Blind.*softmax\(1\).*q\.sum\(1\)")],
-    # a learner's reshape and linear
-    "4 figure: the architecture": ARCHITECTURE,
-    "4 figure: reshape and linear, or a convolution": [
-        cell(f"{PATCHES}:80384b4a", r"patch_grid"),
-        cell(f"{PATCHES}:fb188aaa", r"by_conv = grid\.flatten\(2\)\.transpose\(1, 2\)"),
-    ],
-    "4 class Patch_conv": PATCH_EMBEDDING,
-    "4 run of Patch_conv": [cell(f"{VIT}:walk-patches", r"196, 768")],
-    "4 class Position_Embedding": [*CLS, *TABLE, cell(f"{POOLING}:edcd0900", r"class LastReadFirst")],
-    "4 run of Position_Embedding": [cell(f"{VIT}:walk-tokens", r"197, 768")],
-    "4 class Transformer_Block": PRE_NORM,
-    "4 run of Transformer_Block": [cell(f"{VIT}:16c009b3", r"forward_intermediates")],
-    "4 class Transformer: a stack of blocks": [cell(f"{VIT}:3918a267", r"nn\.ModuleList.*for _ in range\(c\.depth\)")],
-    "4 question: why does return transformer(X) fail?": [
-        cell(f"{VIT}:calls-itself", r"return transformer\(X\).*RecursionError"),
-        cell(f"{VIT}:names-outside", r"return self\.transformer\(X\)"),
-    ],
-    "4 run of Transformer": [cell(f"{VIT}:names-outside", r"mended\(tokens\)")],
-    "4 print(transformer)": [cell(f"{VIT}:promises", r"str\(other\)\.replace.*== str\(ours\)")],
-    "4 run: the cls row, (2, 768)": [cell(f"{POOLING}:c719d674", r"x\[:, 0\], x\[:1, 0\]")],
-    "4 class Vit": [*WHOLE, exercise("8.5", r"return mlphead\(X\)")],
-}
-
-MISTAKES = {
-    "0: residuals from normalised tokens": [cell(f"{BLOCKS}:225a1b7b", r"bug\(10 \* x\), bug\(x\)")],
-    "0: attention never reaches the stream": [
-        cell(f"{BLOCKS}:block-test-misses", r"OnlyForTheMLP"),
-        exercise("5.4", r"test"),
-    ],
-    "0: LayerNorm over tokens": [
-        cell(f"{BLOCKS}:d9b521f5", r"nn\.LayerNorm\(\[T, D\], eps"),
-        cell(f"{POSITIONS}:d8be62a1", r"nn\.LayerNorm\(\[T, D\]\)"),
-    ],
-    "0: a check that is fed ones": [cell(f"{BLOCKS}:060af693", r"broken")],
-    "0: a lazy layer takes 32 channels": [cell(f"{PATCHES}:lazy-binds", r"LazyConv2d")],
-    "0: positions of standard deviation 1": [
-        cell(f"{POSITIONS}:908c1284", r"std in \(0\.02, 1\.0\)"),
-        result("positions", "accuracy"),
-    ],
-    "0: plain SGD": [result("recipes", "plain SGD, rate 0.1"), cell(f"{RECIPES}:recipe-figure", r"RecipeExplorer")],
-    "0: hours of training": [cell(f"{RECIPES}:textbook-code", r"minutes")],
-    "0: sizes that do not divide": [
-        cell(f"{PATCHES}:4bda0db6", r"96:"),
-        cell(f"{PATCHES}:3fdb07d7", r"ValueError"),
-    ],
-    "1: cls is projected from pixels": [cell(f"{POOLING}:c719d674", r"is the same for all images")],
-    "1: convolution is invariant": [cell(f"{POSITIONS}:afb64289", r"conv\(shifted\), moves_along")],
-    "1: quadratic in the image size": [cell(f"{PATCHES}:e820e1fc", r"N2 == 4 \* N1")],
-    "1: only large data helps": [source("beyer2022better", POOLING), result("cnn", "CNN")],
-    "1: a global dropout rate": [cell("jax:global-rate", r"emb_dropout")],
-    "1: SAME padding": [cell("jax:same", r"SAME")],
-    "1: positions of 0.01 against 1": [cell("jax:positions", r"torch\.randn.*initializers\.normal")],
-    "1: a check that is fed zeros": [cell(f"{PATCHES}:a3d5fb81", r"scrambled")],
-    "1: where dropout acts is not said": [cell(f"{VIT}:promises", r"1 \+ 12 \* 3")],
-    "3: attention over the batch": [cell(f"{HEADS}:2dac5ade", r"nn\.MultiheadAttention\(D, h\)")],
-    "3: parameters made in forward": [cell(f"{POOLING}:9ba12eca", r"MadeInForward")],
-    "3: one token for each place in the batch": [
-        importable("vitbook.faults.pool.OnePerPlace"),
-        exercise("7.4", r"one learned vector, the same for all images"),
-    ],
-    "3: softmax in the model": [cell(f"{TRAINING}:a74912eb", r"softmax"), cell(f"{TRAINING}:483b153b", r"floor")],
-    "3: ReLU for GELU": [cell(f"{BLOCKS}:049812f0", r"relu")],
-    "3: 768 because 16 * 16 * 3": [cell(f"{VIT}:5000da83", r"for p in \(14, 16, 32\)")],
-    "3: never trained": [cell(f"{TRAINING}:462fc39d", r"few\[:16\]")],
-    "3: a batch of one": [cell(f"{HEADS}:batch-of-one-test", r"for n in \(1, 2\)")],
-    "4: cls last, read first": [cell(f"{POOLING}:dd5ba04c", r"LastReadFirst")],
-    "4: names from outside": [cell(f"{VIT}:names-outside", r"def taken_from_outside"), exercise("8.5", r"name")],
-    "4: no token selected": [cell(f"{VIT}:promises", r"def gives_one_vector_an_image")],
-    "4: no bias in any map": [cell(f"{HEADS}:proj-bias-count", r"4 \* 512\*\*2")],
-    "4: no last norm": [cell(f"{DEPTH}:b9c8e26d", r"\.norm\)")],
-    "4: masks that images do not need": [cell(f"{ATTENTION}:mask-code", r"valid.*masked_fill.*softmax")],
-}
-
-
-@pytest.mark.parametrize("taught", [*SEEDS, *MISTAKES])
-def test_what_the_documents_teach_has_its_place(taught):
-    missing = [place.words for place in (SEEDS | MISTAKES)[taught] if not place.there()]
-    assert missing == []
+    assert [place for place in gone if there(place)] == []
