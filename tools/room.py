@@ -2,8 +2,8 @@
 
 In the repository, with a network:
 
-    .venv/bin/python tools/room.py pack        for machines like this one; --platform and --python name others
-    .venv/bin/python tools/room.py prove       installs the archive and runs two chapters where there is no network
+    .venv/bin/python -m tools.room pack        for machines like this one; --platform and --python name others
+    .venv/bin/python -m tools.room prove       installs the archive and runs two chapters where there is no network
 
 In the unpacked archive, with nothing but Python:
 
@@ -468,7 +468,7 @@ def collect(name: str, version: str, pool: Path, own: Path, torch_index: str) ->
         wanted = sorted({package for package, _ in todo} - set(found))
         unknown = [package for package in wanted if package not in pins]
         if unknown:
-            raise SystemExit(f"constraints.txt has no version of {', '.join(unknown)} for {name}: make lock")
+            raise SystemExit(f"constraints.txt has no version of {', '.join(unknown)} for {name}: python -m tools.lock")
         found.update(download({package: pins[package] for package in wanted}, name, version, pool, torch_index))
         seen |= todo
         todo = {need for package, extra in todo for need in required(found[package], extra, here)} - seen

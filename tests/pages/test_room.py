@@ -1,6 +1,6 @@
 """tools/room.py: an archive that installs without a network, and a check that names what is missing.
 
-Everything runs for real, on a small repository and on wheels that are made here: `make room` does it with the book.
+Everything runs for real, on a small repository and on wheels that are made here.
 """
 
 import ast
