@@ -1,4 +1,4 @@
-"""Skip notebooks that cannot run here; give a kernel three tries."""
+"""How pytest runs notebooks: nbval's options, and what is left out."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,8 +9,11 @@ import pytest
 from pages.notebooks import NEEDS, missing
 
 
-def pytest_configure() -> None:
-    """Give nbval's kernels more than one chance."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Set nbval's options, and give its kernels more than one chance."""
+    config.option.nbval_lax = config.option.nbval_current_env = True
+    # A cell takes a minute, and ten where a machine has much else to do.
+    config.option.nbval_cell_timeout = 900.0
     nbval.kernel.start_new_kernel = started(nbval.kernel.start_new_kernel)
 
 

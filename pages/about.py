@@ -156,7 +156,7 @@ class Downloads(Facts):
         if home and os.environ.get("BOOK_DOWNLOADS"):
             links = [f"[{kind}]({home}downloads/{NAME}.{ending})" for kind, ending in FILES.items()]
             return f"To read it without a network, take it as {', '.join(links[:-1])} or {links[-1]}."
-        return "To read it in an e-reader, on paper or from a stick, run `make epub`, `make pdf` or `make offline`."
+        return "To read it in an e-reader, on paper or from a stick, run `make downloads`."
 
 
 def setup(app: Sphinx) -> dict:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
@@ -19,7 +20,7 @@ ORDINARY = {
 }  # fmt: skip
 # No reader needs these explained where they stand, or they are names in code.
 LEFT_ALONE = (nodes.title, nodes.reference, nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw)
-LEFT_ALONE += (nodes.citation, nodes.rubric, nodes.term)
+LEFT_ALONE += (nodes.citation, nodes.rubric, nodes.term, addnodes.desc_signature)
 
 
 class FirstUse(nodes.Inline, nodes.TextElement):

@@ -335,7 +335,7 @@ def main() -> int:
     if chromium() is None:
         sys.exit("The PDF is printed by Chromium, and this machine has none.")
     if not (BUILT / f"{NAME}.epub").exists():
-        sys.exit("The PDF is made of the pages of the EPUB: run make epub first.")
+        sys.exit("The PDF is made of the pages of the EPUB: run python -m pages.make_epub first.")
     pdf = PRINTED / f"{NAME}.pdf"
     counted = make_pdf(ROOT, BUILT, pdf)
     print(", ".join(f"{number} {what}" for what, number in counted.items()))

@@ -1,4 +1,4 @@
-"""Run the tests in a hard place: python tools/anywhere.py [--only NAME ...] [--twice] [--data FOLDER] [-- COMMAND ...]
+"""Run the tests in a hard place: python -m tools.anywhere [--only NAME ...] [--twice] [--data FOLDER] [-- COMMAND ...]
 
 The last commit is cloned into a folder whose path has a space and letters that
 ASCII lacks, with a copy of .venv that imports vitnb from there. There the

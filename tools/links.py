@@ -1,4 +1,4 @@
-"""Try every link of the built pages: python tools/links.py [FOLDER]
+"""Try every link of the built pages: python -m tools.links [FOLDER]
 
 Links inside the book are looked up, with their anchors. Other sites are asked,
 each by one thread, once a second and three times before a link counts as

@@ -1,4 +1,4 @@
-"""What each notebook took, from pytest's report, and on what: python tools/seconds.py REPORT.xml SECONDS.json"""
+"""What each notebook took, from pytest's report, and on what: python -m tools.seconds REPORT.xml SECONDS.json"""
 
 import json
 import platform

@@ -26,10 +26,11 @@ CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shi
 class Dataset:
     """Training and test images with their classes.
 
-    Shapes: images (N, C, H, W), uint8 or float in [0, 1]; labels (N,), int64.
     mean and std are those of the training pixels, one number or one a channel.
     mirror says whether a mirrored image keeps its class: a shoe does, a 2 does not.
     held_out names what test_images are: the test set, or after hold_out a validation set.
+
+    Shapes: images (N, C, H, W), uint8 or float in [0, 1]; labels (N,), int64.
     Raises: ValueError if shapes, lengths, ranges or labels do not fit together; TypeError for what is no tensor.
     """
 

@@ -854,7 +854,7 @@ def autograder(tmp_path_factory):
         pytest.skip(f"the image is imitated with bubblewrap: {reason}")
     top = tmp_path_factory.mktemp("gradescope")
     wheels, here = top / "wheels", top / "autograder"
-    for name in ("vitnb", "book/results"):  # a copy: building leaves its traces beside the sources
+    for name in ("vitnb", "vitbook", "book/results"):  # a copy: building leaves its traces beside the sources
         shutil.copytree(ROOT / name, top / "book" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, top / "book" / name)

@@ -351,4 +351,4 @@ def test_files_are_linked_only_where_they_are_published(monkeypatch, address, wa
     text = directive.text()
     for ending in about.FILES.values():
         assert (f"https://vit.example.org/downloads/{make_epub.NAME}.{ending}" in text) == linked
-    assert ("make offline" in text) != linked and about.NAME == make_epub.NAME
+    assert ("make downloads" in text) != linked and about.NAME == make_epub.NAME

@@ -1,6 +1,8 @@
 """The repository itself: workflows that GitHub accepts, no trace of one machine, nothing heavy."""
 
+import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import yaml
 
 from pages import notebooks
 from tests.conftest import TRACES
-from tools import seconds, versions
+from tools import lock, seconds, versions
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -22,6 +24,34 @@ LISTED = subprocess.run(
 FILES = [path for name in LISTED.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 PLAIN = (".py", ".md", ".toml", ".yml", ".txt", ".cfg", ".css", ".js", ".json", ".bib", "")
 HOSTS = re.compile(r"(?:index-url|find-links|files\.pythonhosted|registry\.|download\.pytorch)")
+
+
+TARGETS = re.findall(r"^([\w./-]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "book").rglob("*.md"), *WORKFLOWS, ROOT / "Makefile"]
+
+
+def test_make_help_lists_every_target():
+    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True).stdout
+    listed = re.findall(r"^make (\w+) +\S", said, re.MULTILINE)
+    assert len(listed) == len(set(listed)) <= 14
+    assert set(listed) == {target for target in TARGETS if "." not in target}
+
+
+def test_the_lines_of_code_in_the_readme_run():
+    known = {}
+    exec(re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1], known)
+    assert known["logits"].shape == (8, 10)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_a_text_names_no_command_that_is_not_there(path):
+    """As code; in prose "make sure" is no target."""
+    text = path.read_text()
+    marked = "\n".join(re.findall(r"```.*?```|`[^`]+`|run: [^\n]+", text, re.DOTALL)) if path.suffix == ".md" else text
+    if path.name != "Makefile":
+        assert set(re.findall(r"\bmake (?:\w+=\S+ )*([\w./-]+)", re.sub("#.*", "", marked))) <= set(TARGETS)
+    modules = re.findall(r"-m ((?:tools|pages|tests|experiments|vitnb|vitbook)[\w.]*)", text)
+    assert [name for name in modules if not importlib.util.find_spec(name)] == []
 
 
 def test_workflows_follow_githubs_schema():
@@ -39,10 +69,7 @@ def test_workflows_end_do_not_pile_up_and_run_what_there_is(path):
     workflow = yaml.safe_load(path.read_text())
     assert "group" in workflow["concurrency"]
     assert all(job["timeout-minutes"] <= 120 for job in workflow["jobs"].values())
-    rules = re.findall(r"^([\w./ -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    known = {target for rule in rules for target in rule.split()}
     run = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
-    assert set(re.findall(r"\bmake ([\w./-]+)", "\n".join(run))) <= known
     named = re.findall(r"(?<![\w/.])((?:tests|tools|pages|\.ci)/[\w./-]+)", "\n".join(run))
     assert [name for name in named if not (ROOT / name).exists()] == []
 
@@ -89,11 +116,9 @@ def test_the_package_says_that_it_is_typed():
 def test_the_packages_tests_are_those_that_need_neither_the_book_nor_its_tools():
     """They run where the rest is not installed: with other versions, on other systems."""
     needs = re.compile(r"playwright|\b(?:pages|assignment|jax|yaml|IPython|conftest)\b|timm\.layers")
-    run = re.search(r"^PACKAGE := (.*)$", (ROOT / "Makefile").read_text(), re.M)[1]
-    assert f"pytest {run} " in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
-    folders = [path for path in run.split() if not path.startswith("-")]
+    folders = [path for path in versions.TESTS if not path.startswith("-")]
     files = {path for folder in folders for path in (ROOT / folder).glob("*.py")}
-    files -= {ROOT / name for name in re.findall(r"--ignore=(\S+)", run)}
+    files -= {ROOT / path.removeprefix("--ignore=") for path in versions.TESTS}
     imports = {path.name: "\n".join(re.findall(r"^(?:import|from) .*", path.read_text(), re.M)) for path in files}
     assert len(files) > 30 and [name for name in sorted(imports) if needs.search(imports[name])] == []
 
@@ -104,9 +129,9 @@ def test_the_oldest_versions_are_the_lower_bounds_of_the_package():
     exact = [line.split(",")[0].replace(">=", "==") for line in bounds]
     assert exact and versions.requirements("oldest")[: len(exact)] == exact
     assert [line.replace("==", ">=") for line in exact] == versions.requirements("newest")[: len(exact)]
-    assert "make oldest" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
-    lowest = project["requires-python"].removeprefix(">=")
-    assert f"OLDEST ?= python{lowest}\n" in (ROOT / "Makefile").read_text()
+    steps = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]["oldest"]["steps"]
+    assert steps[-1]["run"] == "python -m tools.versions oldest"
+    assert f">={steps[-2]['with']['python-version']}" == project["requires-python"]
 
 
 def test_seconds_of_notebooks_are_read_from_pytests_report(tmp_path):
@@ -171,6 +196,17 @@ def test_requirements_are_exact():
     assert all(re.fullmatch(r"[\w-]+==[\w.]+", package) for package in packages), packages
     locked = (ROOT / "constraints.txt").read_text().lower().split()
     assert [package for package in packages if package.lower() not in locked] == []
+
+
+def test_a_lock_pins_what_uv_finds_for_the_requirements(tmp_path, monkeypatch):
+    (tmp_path / "requirements.txt").write_text("# All.\n-c constraints.txt\nb==2\n")
+    (tmp_path / "constraints.txt").write_text("# The first line stays.\nb==1\n")
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\necho a==1\nsed 1d\n")  # what it was asked, after a line of its own
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    lock.lock(tmp_path)
+    assert (tmp_path / "constraints.txt").read_text() == "# The first line stays.\na==1\nb==2\n"
 
 
 def test_every_folder_of_the_package_is_installed():

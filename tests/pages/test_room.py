@@ -1,6 +1,6 @@
 """tools/room.py: an archive that installs without a network, and a check that names what is missing.
 
-On a small repository and wheels that are made here; `make room` packs and installs the book.
+On a small repository and wheels that are made here; `python -m tools.room` packs and installs the book.
 """
 
 import ast
@@ -267,7 +267,7 @@ def test_pytorchs_own_index_gives_a_torch_without_cuda(repository, tmp_path, cap
 
 
 def test_chapters_import_nothing_that_the_room_lacks():
-    """All that chapters import is vitnb, what it requires, or of Python itself."""
+    """All that chapters import is the two packages, what they require, or of Python itself."""
     required = tomllib.loads((OWN / "pyproject.toml").read_text())["project"]["dependencies"]
     named = {one.split(">")[0] for one in required} | {"vitnb", "vitbook", "scipy"}  # scikit-learn brings SciPy
     paths = [path for path in (OWN / "book").rglob("*.ipynb") if path.stem not in room.LEFT_OUT]

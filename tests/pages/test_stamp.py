@@ -141,7 +141,7 @@ def test_the_workflow_puts_the_copies_on_their_branch_and_replaces_older_ones(fo
     assert git(remote, "show", f"colab:{PATHS[0]}") == (copies / PATHS[0]).read_text().strip()
 
 
-# ---- Colab, imitated (make colab does all of it)
+# ---- Colab, imitated (python -m tools.colab does all of it)
 
 
 def test_the_imitation_stays_away_from_github(tmp_path, monkeypatch, fork):

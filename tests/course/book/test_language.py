@@ -79,7 +79,7 @@ def texts() -> Iterator[tuple[str, str, str]]:
         for cell in nbformat.read(path, 4).cells:
             if cell.cell_type == "markdown":
                 yield f"{path.relative_to(ROOT)}, cell {cell.id}", number(path.stem), NAME.sub(" ", cell.source)
-    pages = [ROOT / "README.md", *sorted((ROOT / "book").glob("*.md")), *sorted((ROOT / "book").glob("*/*.md"))]
+    pages = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "book").glob("*.md")), *sorted((ROOT / "book").glob("*/*.md"))]
     for path in pages:
         if path.name != "sources.md":  # titles of papers
             yield str(path.relative_to(ROOT)), number(path.stem), NAME.sub(" ", path.read_text())

@@ -1,0 +1,115 @@
+"""How long a chapter is: words, cells and minutes of its lesson, its exercises and its closer looks.
+
+    python -m pages.count                         all chapters, beside what a lesson may have at most
+    python -m pages.count --write 03-attention    the same, and the lesson's minutes go to the card of the chapter
+
+The headings "Exercises" and "Closer looks" begin their parts, "Sources" ends
+them. Words are those of the prose: no code, formula, alt text or folded text.
+Cells are those with code that a reader sees; who unfolds one has chosen to.
+How long exercises take cannot be counted: what the card says is shown.
+"""
+
+import argparse
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pages.frame import TIME
+
+BOOK = Path(__file__).resolve().parents[1] / "book"
+WORDS_A_MINUTE = 200  # "learning": Carver 1992, Journal of Reading 36 (others read non-fiction at 238: Brysbaert 2019)
+LINES_A_MINUTE = 10  # of code, with a look at what it prints: assumed
+LIMITS = {"words": 1800, "cells": 40, "minutes": 30}  # of a lesson
+PARTS = {"Exercises": "exercises", "Closer looks": "closer looks", "Sources": "sources"}
+HEADING = re.compile(r"^#{1,2} (.+)$", re.MULTILINE)
+FOLDED = {"hide-cell", "hide-input", "remove-cell", "remove-input"}  # tags: the code is not seen
+NO_PROSE = re.compile(
+    r"```.*?```|<details>.*?</details>|<!--.*?-->|\$\$.*?\$\$|!\[[^\]]*\]\([^)]*\)|`[^`\n]+`|\$[^$\n]+\$|\]\([^)]*\)|<[^>]+>",
+    re.DOTALL,
+)
+WORD = re.compile(r"[^\W_][\w'’.,-]*")
+
+
+@dataclass
+class Part:
+    """What a reader has to read in a part of a chapter."""
+
+    words: int = 0
+    cells: int = 0
+    lines: int = 0
+
+    @property
+    def minutes(self) -> int:
+        return round(self.words / WORDS_A_MINUTE + self.lines / LINES_A_MINUTE)
+
+
+def prose(markdown: str) -> int:
+    """Count the words of a text that are prose."""
+    return len(WORD.findall(NO_PROSE.sub(" ", markdown)))
+
+
+def count(notebook: dict) -> dict[str, Part]:
+    """Count each part of a chapter."""
+    parts = {name: Part() for name in ("lesson", *PARTS.values())}
+    now = "lesson"
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            if not FOLDED & set(cell["metadata"].get("tags", [])):
+                parts[now].cells += 1
+                parts[now].lines += sum(bool(line.strip()) for line in source.splitlines())
+            continue
+        before, *sections = HEADING.split(source)
+        parts[now].words += prose(before)
+        for title, text in zip(sections[::2], sections[1::2], strict=True):
+            now = PARTS.get(title.strip(), now)
+            parts[now].words += prose(title) + prose(text)
+    return parts
+
+
+def exercises(text: str) -> str:
+    """Return the minutes for the exercises that the card in a stored chapter says."""
+    found = TIME.search(text)
+    return found[3] or "0" if found else "?"
+
+
+def with_minutes(text: str, minutes: int) -> str:
+    """Return a stored chapter whose card says that the lesson takes so long; no other byte changes."""
+    found = TIME.search(text)
+    return f"{text[: found.start(1)]}{minutes}{text[found.end(1) :]}" if found else text
+
+
+def row(name: str, text: str) -> str:
+    """Return the line of a stored chapter, with a mark at what is above its limit."""
+    parts, cells = count(json.loads(text)), []
+    for name_of_part in ("lesson", "exercises", "closer looks"):
+        part = parts[name_of_part]
+        numbers = {"words": part.words, "cells": part.cells, "minutes": part.minutes}
+        if name_of_part == "exercises":
+            numbers["minutes"] = exercises(text)
+        above = {kind for kind, most in LIMITS.items() if name_of_part == "lesson" and numbers[kind] > most}
+        cells += [f"{number:>8}{'!' if kind in above else ' '}" for kind, number in numbers.items()]
+    return f"{name:28}{''.join(cells)}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="such as 03-attention; all without a name")
+    parser.add_argument("--write", action="store_true", help="put the lesson's minutes on the card of each")
+    options = parser.parse_args(arguments)
+    print(f"{'':28}{'lesson':>26} {'exercises':>26} {'closer looks':>26}")
+    print(f"{'':28}{'   words    cells  minutes ' * 3}")
+    print(f"{'at most':28}{''.join(f'{most:>8} ' for most in LIMITS.values())}")
+    for path in sorted(BOOK.glob("[0-9][0-9]-*.ipynb")):
+        if options.names and path.stem not in options.names:
+            continue
+        text = path.read_text(encoding="utf-8")
+        print(row(path.stem, text))
+        if options.write:
+            minutes = count(json.loads(text))["lesson"].minutes
+            path.write_text(with_minutes(text, minutes), encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main()
