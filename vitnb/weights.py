@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer as TimmViT
     from torchvision.models import VisionTransformer as TorchvisionViT
 
-Module = TypeVar("Module", bound=nn.Module)
+_Model = TypeVar("_Model", bound=nn.Module)
 
 # (vitnb, other): every name on the left becomes the name on the right, and back.
 # All shapes agree; q, k and v are stacked in this order everywhere.
@@ -436,7 +436,7 @@ def _renamed(model: nn.Module, names: list[tuple[str, str]]) -> dict[str, Tensor
     return state
 
 
-def _filled(model: Module, state: Mapping[str, Tensor], training: bool) -> Module:
+def _filled(model: _Model, state: Mapping[str, Tensor], training: bool) -> _Model:
     own = model.state_dict()
     wanted = {name: tuple(t.shape) for name, t in own.items()}
     given = {name: tuple(t.shape) for name, t in state.items()}
