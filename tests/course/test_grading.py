@@ -139,7 +139,7 @@ HOSTILE = {
     "much that is no tensor": ((answering("return [0] * (1 << 23)"), CHECK), False, "4 MB that are no tensors"),
     "lists in lists in lists": (
         ("def my_attention(q, k, v):\n    x = []\n    for _ in range(100_000): x = [x]\n    return x", CHECK), False,
-        "a torch tensor is wanted",
+        "Expected a tensor of shape",
     ),
     "nothing but NaN": ((answering("return v * float('nan')"), CHECK), False, "holds NaN"),
     "infinite": ((answering("return v * 0 + float('inf')"), CHECK), False, ""),
@@ -183,7 +183,7 @@ HOSTILE = {
     "cells that are none": (([["not", "a", "cell"]], RIGHT, CHECK), True, "Right:"),
     "a tensor that agrees with everything": (
         ("class Yes(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, *a, **k): return True",
-         "def my_attention(q, k, v):\n    return v.as_subclass(Yes)", CHECK), False, "a torch tensor is wanted",
+         "def my_attention(q, k, v):\n    return v.as_subclass(Yes)", CHECK), False, "Expected a tensor of shape",
     ),
     "processes without end": (
         ("def my_attention(q, k, v):\n    while True:\n        try: os.fork()\n        except OSError: pass", CHECK),
@@ -501,11 +501,7 @@ def test_published_solutions_are_right_through_the_grader(path, way):
         pytest.skip("no flax here")
     said = student.judge(way, path, numbers)
     assert [n for n in numbers if not said[n].right] == [], said
-    assert {n for n in numbers if said[n].where == "inside"} == student.INSIDE.intersection(numbers)
-
-
-def test_every_exercise_judged_inside_is_one_that_exists_and_needs_it():
-    assert set(engine.EXERCISES) > student.INSIDE
+    assert {n for n in numbers if said[n].where == "inside"} == {n for n in numbers if student.inside(n)}
 
 
 def test_a_class_in_one_command(way, tmp_path, capsys):
