@@ -534,6 +534,21 @@ def test_a_class_in_one_command(way, tmp_path, capsys):
     assert "not listed in it: =cmd, Ada-more" in capsys.readouterr().out
 
 
+def test_a_teachers_file_may_name_exercises_that_are_judged_inside(tmp_path):
+    course = tmp_path / "course.py"
+    course.write_text(
+        "from vitbook.exercises.forms import compute\nINSIDE = {'c.3'}\n"
+        "for n in ('c.2', 'c.3'):\n    compute(n, 'f(x)', 'a', 'b', cases=lambda: [(1,)], reference=lambda x: x,\n"
+        "            mistakes={}, otherwise='no', right='f.')\n"
+    )
+    cli.load(course)
+    try:
+        assert [student.inside(n) for n in ("c.2", "c.3", "3.1", "5.2")] == [False, True, False, True]
+    finally:
+        for number in ("c.2", "c.3"):
+            del engine.EXERCISES[number]
+
+
 def test_a_course_is_read_from_wherever_it_is_named_and_by_nobody_inside(way, tmp_path, monkeypatch):
     (tmp_path / "in").mkdir()
     name = engine.EXERCISES["5.2"].signature.split("(")[0]
