@@ -24,7 +24,9 @@ PARTS = {  # part -> files; what is not there has moved
     "model": "vitnb/patches.py vitnb/positions.py vitnb/attention.py vitnb/blocks.py vitnb/pooling.py vitnb/vit.py"
     " vitnb/weights.py vitnb/inspection.py",
     "training": "vitnb/training.py vitnb/evaluation.py vitnb/data.py vitnb/checkpoint.py",
-    "engine": "vitnb/checks/engine.py vitnb/checks/kinds.py vitbook/exercises/engine.py vitbook/exercises/forms.py",
+    "engine": "vitnb/checks/engine.py vitnb/checks/kinds.py vitbook/exercises/engine.py vitbook/exercises/forms.py"
+    " vitbook/exercises/values.py vitbook/exercises/state.py vitbook/exercises/limits.py"
+    " vitbook/exercises/declaration.py",
     "exercises": "vitnb/checks/chapter_*.py vitbook/exercises/chapter_*.py",
 }
 TESTS = {  # stems of test files; {} is the number of a chapter

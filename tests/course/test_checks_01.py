@@ -3,6 +3,7 @@
 import math
 from statistics import mean, stdev
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -13,13 +14,6 @@ from vitnb import patchify, unpatchify
 from vitnb.evaluation import interval
 
 # 1.1 ------------------------------------------------------------------------------------------------------
-
-
-@right("1.1")
-def count_by_division(height, width, patch_size):
-    if height % patch_size or width % patch_size:
-        raise ValueError("does not divide")
-    return (height // patch_size) * (width // patch_size)
 
 
 @right("1.1")
@@ -37,7 +31,7 @@ def guarded(count):
 
 
 wrong("1.1", "Draw the grid")(guarded(lambda h, w, p: (h // p) ** 2))
-wrong("1.1", "a count is a whole number")(guarded(lambda h, w, p: (h / p) * (w / p)))
+wrong("1.1", "Expected a whole number, got 15.0")(guarded(lambda h, w, p: (h / p) * (w / p)))
 
 
 @wrong("1.1", "each side must fit alone")
@@ -47,7 +41,7 @@ def count_by_area(height, width, patch_size):
     return height * width // patch_size**2
 
 
-@wrong("1.1", "a ValueError is wanted")
+@wrong("1.1", "expected a ValueError, got AssertionError")
 def count_with_assert(height, width, patch_size):
     assert height % patch_size == 0 and width % patch_size == 0
     return (height // patch_size) * (width // patch_size)
@@ -63,13 +57,7 @@ def count_looks_at_the_height(height, width, patch_size):
 # 1.2 ------------------------------------------------------------------------------------------------------
 
 
-@right("1.2")
-def by_permute(patches, p, H, W, C):
-    x = patches.reshape(-1, H // p, W // p, C, p, p).permute(0, 3, 1, 4, 2, 5)
-    return x.reshape(-1, C, H, W)
-
-
-@right("1.2")
+@wrong("1.2", "You loop over the patches")
 def by_loop(patches, p, H, W, C):
     images = torch.empty(len(patches), C, H, W)
     for i in range(patches.shape[1]):
@@ -103,11 +91,16 @@ def in_place(patches, p, H, W, C):
 # 1.3 ------------------------------------------------------------------------------------------------------
 
 
-@right("1.3")
 def pads(images, conv):
     p = conv.kernel_size[0]
     H, W = images.shape[2:]
     return conv(F.pad(images, (0, -W % p, 0, -H % p))).flatten(2).mT
+
+
+def padded_by(images, conv, missing, order=(0, 1, 2, 3)):
+    p = conv.kernel_size[0]
+    around = (0, missing(images.shape[3], p), 0, missing(images.shape[2], p))
+    return conv(F.pad(images, [around[i] for i in order])).flatten(2).mT
 
 
 @right("1.3")
@@ -118,6 +111,15 @@ def lays_on_zeros(images, conv):
     return F.linear(patchify(large, p), conv.weight.flatten(1), conv.bias)
 
 
+wrong("1.3", "How many are missing to the next multiple of p?")(
+    lambda images, conv: padded_by(images, conv, lambda side, p: side % p)
+)
+wrong("1.3", "the height is not padded enough")(
+    lambda images, conv: padded_by(images, conv, lambda side, p: -side % p, order=(2, 3, 0, 1))
+)
+wrong("1.3", "the height is not padded enough")(
+    lambda images, conv: conv(F.pad(images, (0, -images.shape[3] % conv.kernel_size[0]))).flatten(2).mT
+)
 wrong("1.3", "use 12")(lambda images, conv: F.linear(patchify(images, 4), conv.weight.flatten(1), conv.bias))
 wrong("1.3", "off by up to")(lambda images, conv: pads(images + 1, conv))
 wrong("1.3", "Images of 10 x 7 pixels, patches of side 4. Your tokens are off by up to")(
@@ -125,8 +127,8 @@ wrong("1.3", "Images of 10 x 7 pixels, patches of side 4. Your tokens are off by
         conv(F.interpolate(images, [side + -side % conv.kernel_size[0] for side in images.shape[2:]])).flatten(2).mT
     )
 )
-wrong("1.3", "(2, 6, 5) is wanted")(lambda images, conv: pads(images, conv)[:, :1])
-wrong("1.3", "a torch tensor is wanted")(lambda images, conv: pads(images, conv).detach().numpy())
+wrong("1.3", "Expected a tensor of shape (2, 6, 5), got (2, 1, 5)")(lambda images, conv: pads(images, conv)[:, :1])
+wrong("1.3", "Expected a tensor")(lambda images, conv: pads(images, conv).detach().numpy())
 
 
 # 1.4 ------------------------------------------------------------------------------------------------------
@@ -149,8 +151,19 @@ right("1.4")(reporting(OPEN))
 right("1.4")(reporting(TWO_ERRORS, winner=None))
 right("1.4")(reporting(CLEAR, error=round(paired(CLEAR)[2], 4)))
 right("1.4")(reporting(CLEAR, runs={p: [torch.tensor(a) for a in runs] for p, runs in CLEAR.items()}))
-wrong("1.4", "a dictionary with runs, winner, ahead, error is wanted")(lambda: CLEAR)
-wrong("1.4", "{patch side: accuracies, one a seed} is wanted")(reporting(CLEAR, runs=[0.7, 0.8, 0.9]))
+right("1.4")(reporting(CLEAR, runs={p: torch.tensor(runs) for p, runs in CLEAR.items()}))
+right("1.4")(
+    reporting({np.int64(p): np.array(runs) for p, runs in CLEAR.items()}, ahead=torch.tensor(paired(CLEAR)[1]))
+)
+wrong("1.4", "Your dictionary has no 'runs'")(lambda: CLEAR)
+wrong("1.4", "Expected runs {patch side: accuracies, one a seed}, got a list of 3")(
+    reporting(CLEAR, runs=[0.7, 0.8, 0.9])
+)
+wrong("1.4", "Your dictionary has no 'error'")(lambda: {"runs": CLEAR, "winner": 7, "ahead": 0.02})
+wrong("1.4", "Side 7 of your runs: Expected a list of accuracies, one a seed, got 0.8")(
+    reporting(CLEAR, runs=CLEAR | {7: 0.8})
+)
+wrong("1.4", "You compare 3 patch sides with 1 seed: use")(reporting(CLEAR, runs={p: CLEAR[p][:1] for p in CLEAR}))
 wrong("1.4", "use sides that divide 28")(reporting(CLEAR | {5: [0.5, 0.6, 0.7]}))
 wrong("1.4", "You compare 2 patch sides with 3 seeds")(reporting({p: CLEAR[p] for p in (4, 7)}))
 wrong("1.4", "with 2 seeds")(reporting({p: runs[:2] for p, runs in CLEAR.items()}))
@@ -167,7 +180,7 @@ wrong("1.4", "nothing in common")(reporting(CLEAR, error=((stdev(CLEAR[7]) ** 2 
 wrong("1.4", "error of the best side's mean alone")(reporting(CLEAR, error=stdev(CLEAR[7]) / 3**0.5))
 wrong("1.4", "the error in points")(reporting(CLEAR, error=100 * paired(CLEAR)[2]))
 wrong("1.4", "You give a standard error of 0.3")(reporting(CLEAR, error=0.3))
-wrong("1.4", "Your winner is 5: one of your patch sides is wanted, or None")(reporting(CLEAR, winner=5))
+wrong("1.4", "Expected one of your patch sides as the winner, or None, got 5")(reporting(CLEAR, winner=5))
 wrong("1.4", "side 7 has the higher mean")(reporting(CLEAR, winner=14))
 wrong("1.4", "these runs leave the winner open")(reporting(OPEN, winner=7))
 wrong("1.4", "it contains 0, so these runs leave the winner open")(reporting(TWO_ERRORS, winner=7))

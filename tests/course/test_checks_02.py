@@ -19,7 +19,6 @@ from vitnb import (
 
 # 2.1 ------------------------------------------------------------------------------------------------------
 
-right("2.1")(lambda change: STAYS[change])
 right("2.1")(lambda change: change in ("swap", "twice", "roll by a patch"))
 wrong("2.1", "3 of 6 predictions agree with the model. You say that nothing moves")(lambda change: True)
 wrong("2.1", "You say that everything moves")(lambda change: False)
@@ -29,7 +28,7 @@ wrong("2.1", "5 of 6 predictions agree with the model. One at least")(
 )
 wrong("2.1", "whole patches to other places unlike")(lambda change: change in ("swap", "twice"))
 wrong("2.1", "the same patches afterwards")(lambda change: STAYS[change] or change == "mirror")
-wrong("2.1", "True or False is wanted")(lambda change: "yes")
+wrong("2.1", "Expected True or False")(lambda change: "yes")
 
 
 def test_the_predictions_are_what_the_model_does():
@@ -94,7 +93,7 @@ wrong("2.2", "entries (0, 1) and (0, 2) are")(
 )
 wrong("2.2", "these are not the averages")(lambda W: two_means(W) / 2)
 wrong("2.2", "W itself must be in it")(lambda W: torch.eye(len(W))[torch.randperm(len(W))])
-wrong("2.2", "is wanted")(lambda W: W.mean())
+wrong("2.2", "Expected a tensor of shape (4, 4), got ()")(lambda W: W.mean())
 
 
 def test_the_equivariant_part_is_the_average_over_all_orders():
@@ -142,11 +141,11 @@ def solved(rows, cols, D):
 
 
 wrong("2.3", "so every token reads (0, 0)")(lambda r, c, D: (torch.zeros(r * c, D), torch.zeros(D, 2)))
-wrong("2.3", "the pair (table, read) is wanted")(lambda r, c, D: torch.zeros(r * c, D))
-wrong("2.3", "has type torch.int64: torch.float32 is wanted. Hint")(
+wrong("2.3", "Expected the pair (table, read), got a list of 15")(lambda r, c, D: torch.zeros(r * c, D))
+wrong("2.3", "Expected a tensor of type torch.float32, got torch.int64. Hint")(
     lambda r, c, D: (torch.ones(r * c, D).long(), torch.ones(D, 2).long())
 )
-wrong("2.3", "has shape (2, 8): (8, 2) is wanted")(lambda r, c, D: (torch.ones(r * c, D), torch.zeros(2, D)))
+wrong("2.3", "Expected a tensor of shape (8, 2), got (2, 8)")(lambda r, c, D: (torch.ones(r * c, D), torch.zeros(2, D)))
 wrong("2.3", "and that is not its row and column")(address(lambda n, r, c: n, by_col))
 
 
@@ -164,7 +163,9 @@ def finding(clothes, digits, said):
 wrong("2.4", "does not contain 0: you may say more")(finding([0.05, 0.06, 0.07], [0.2, 0.21, 0.22], "not shown"))
 wrong("2.4", "The interval contains 0: chance alone")(finding([0.05, 0.09, 0.13], [0.06, 0.1, 0.16], "digits"))
 wrong("2.4", "You name the data set that gains less")(finding([0.05, 0.06, 0.07], [0.2, 0.21, 0.22], "clothes"))
-wrong("2.4", "one of 'clothes', 'digits', 'not shown' is wanted")(finding([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], "both"))
+wrong("2.4", "Expected one of 'clothes', 'digits', 'not shown' as the verdict, got 'both'")(
+    finding([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], "both")
+)
 wrong("2.4", "2 gains on clothes: an interval needs three seeds")(finding([0.1, 0.2], [0.1, 0.2, 0.3], "digits"))
 wrong("2.4", "1 gain on digits: an interval")(finding([0.1, 0.2, 0.3], [0.2], "digits"))
 wrong("2.4", "A gain of 5.1 on clothes: accuracies lie between 0 and 1")(
@@ -172,9 +173,9 @@ wrong("2.4", "A gain of 5.1 on clothes: accuracies lie between 0 and 1")(
 )
 wrong("2.4", "Are these accuracies?")(finding([0.05, 0.06, 0.07], [0.9, 0.91, 0.92], "digits"))
 wrong("2.4", "did each run get its own seed?")(finding([0.05, 0.05, 0.05], [0.2, 0.3, 0.2], "digits"))
-wrong("2.4", "a list with one number per seed is wanted")(finding(0.05, 0.2, "digits"))
-wrong("2.4", "a number is wanted")(finding(["a", "b", "c"], [0.1, 0.2, 0.3], "digits"))
-wrong("2.4", "the triple (clothes, digits, verdict) is wanted")(lambda: "digits")
+wrong("2.4", "Expected a list of gains on clothes, one a seed, got 0.05")(finding(0.05, 0.2, "digits"))
+wrong("2.4", "Expected a number")(finding(["a", "b", "c"], [0.1, 0.2, 0.3], "digits"))
+wrong("2.4", "Expected the triple (clothes, digits, verdict), got 'digits'")(lambda: "digits")
 
 
 def test_a_difference_is_shown_if_its_interval_does_not_contain_0():

@@ -12,13 +12,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.course.answers import RIGHT, right, verdict, wrong
+from tests.course.answers import right, solution, verdict, wrong
 from vitbook.exercises import chapter_03
 
 # 3.1 ------------------------------------------------------------------------------------------------------
 
-right("3.1")(F.scaled_dot_product_attention)
-right("3.1")(lambda q, k, v: (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(-1) @ v)
+wrong("3.1", "calls F.scaled_dot_product_attention, which the exercise forbids")(F.scaled_dot_product_attention)
 
 
 @right("3.1")
@@ -36,13 +35,14 @@ def by_loop(q, k, v):
     return out
 
 
-wrong("3.1", "has shape (2, 3, 5, 5)")(lambda q, k, v: (q @ k.mT / q.shape[3] ** 0.5).softmax(-1))
+wrong("3.1", "Expected a tensor of shape (2, 3, 5, 7), got (2, 3, 5, 5)")(
+    lambda q, k, v: (q @ k.mT / q.shape[3] ** 0.5).softmax(-1)
+)
 wrong("3.1", "are they all 1?")(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
 wrong("3.1", "raises RuntimeError")(lambda q, k, v: (q @ k).softmax(-1) @ v)
 
 # 3.2 ------------------------------------------------------------------------------------------------------
 
-right("3.2")(lambda T, weight: math.log(weight * (T - 1) / (1 - weight)))
 right("3.2")(lambda T, weight: np.log(T - 1) - np.log(1 / weight - 1))
 
 
@@ -64,8 +64,6 @@ wrong("3.2", "too small")(lambda T, w: -1e6)
 
 
 # 3.3 ------------------------------------------------------------------------------------------------------
-
-right("3.3")(lambda K: (torch.arange(K), 0.5 - torch.arange(K)))
 
 
 @right("3.3")
@@ -89,9 +87,9 @@ wrong("3.3", "you call every pair the same")(lambda K: (torch.ones(K), torch.one
 wrong("3.3", "It can be all of the first")(lambda K: (torch.arange(K), 1.5 - torch.arange(K)))
 wrong("3.3", "0 % of those of one kind, 50 % of the others")(lambda K: (torch.arange(K), -0.5 - torch.arange(K)))
 wrong("3.3", "For 3 kinds you are right on")(lambda K: (torch.arange(K), min(K, 10) / 20 * (K > 9) - torch.arange(K)))
-wrong("3.3", "has shape (10, 10)")(lambda K: (10 * torch.eye(K), torch.zeros(K)))
-wrong("3.3", "the pair (f, g) is wanted")(lambda K: torch.arange(K)[:, None] + 0.5 - torch.arange(K))
-wrong("3.3", "a torch tensor is wanted")(lambda K: (list(range(K)), [0.5 - k for k in range(K)]))
+wrong("3.3", "Expected a tensor of shape (10,), got (10, 10)")(lambda K: (10 * torch.eye(K), torch.zeros(K)))
+wrong("3.3", "Expected the pair (f, g), got a list of 10")(lambda K: torch.arange(K)[:, None] + 0.5 - torch.arange(K))
+right("3.3")(lambda K: (list(range(K)), np.array([0.5 - k for k in range(K)])))
 
 # 3.4 ------------------------------------------------------------------------------------------------------
 
@@ -150,14 +148,28 @@ class OneValue(ByTheFusedKernel):
         return super().forward(x, context, valid)[:, :1]
 
 
+class Frozen(ByTheFusedKernel):
+    def __init__(self, dim, context_dim, head_dim):
+        super().__init__(dim, context_dim, head_dim)
+        self.key.requires_grad_(False)
+
+
+class Detached(ByTheFusedKernel):
+    @torch.no_grad()
+    def forward(self, x, context, valid):
+        return super().forward(x, context, valid)
+
+
 right("3.4")(ByTheFusedKernel)
 right("3.4")(ByLoop)
-wrong("3.4", "Do queries come from x")(BothFromX)
+wrong("3.4", "Your key.weight has requires_grad=False")(Frozen)
+wrong("3.4", "No gradient reaches your query")(Detached)
+wrong("3.4", "by no mistake that I know")(BothFromX)
 wrong("3.4", "Your function raises RuntimeError")(MaskOverQueries)
-wrong("3.4", "A linear layer named query is wanted")(OtherNames)
-wrong("3.4", "from 20 to 6 features: from 12 to 6 is wanted")(KeysFromX)
-wrong("3.4", "(2, 5, 6) is wanted")(OneValue)
-wrong("3.4", "an nn.Module is wanted")(lambda *sizes: torch.zeros(sizes))
+wrong("3.4", "Expected a linear layer named query from 12 to 6 features: there is none")(OtherNames)
+wrong("3.4", "Expected a linear layer named query from 12 to 6 features: yours goes from 20 to 6")(KeysFromX)
+wrong("3.4", "Expected a tensor of shape (2, 5, 6), got (2, 1, 6)")(OneValue)
+wrong("3.4", "Expected an nn.Module")(lambda *sizes: torch.zeros(sizes))
 
 
 @pytest.mark.parametrize("K", [2, 3, 4])
@@ -174,7 +186,7 @@ def test_every_sum_of_two_terms_has_a_larger_loss_than_a_coin():
     coin = math.log(2)
     assert chapter_03._pair_loss(torch.zeros(10, 10)) == pytest.approx(coin)
     for size in (1e-2, 0.1, 1, 10):
-        for f, g in (RIGHT["3.3"][0](10), torch.randn(2, 10), torch.randn(2, 10)):
+        for f, g in (solution("3.3")(10), torch.randn(2, 10), torch.randn(2, 10)):
             sums = size * (f[:, None] + g)
             assert chapter_03._pair_loss(sums) > coin
     # A product has no such limit.

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.course.answers import RIGHT, right, verdict, wrong
+from tests.course.answers import right, solution, verdict, wrong
 from vitbook.exercises import chapter_04
 from vitnb import MultiHeadAttention, SinCosPositions, record_attention
 
@@ -50,11 +50,11 @@ def bring_home(layer, x, mix=F.scaled_dot_product_attention, cut=split):
 
 
 right("4.1")(bring_home)
-wrong("4.1", "has shape")(lambda layer, x: layer(x))
+wrong("4.1", "Expected a tensor of shape (2, 3, 5, 12), got (2, 5, 12)")(lambda layer, x: layer(x))
 wrong("4.1", "the single ones are not those of the heads")(
     lambda layer, x: ((layer(x) - layer.proj.bias) / layer.num_heads)[:, None].expand(-1, layer.num_heads, -1, -1)
 )
-wrong("4.1", "one tensor (B, h, T, D) is wanted")(lambda layer, x: list(bring_home(layer, x).unbind(1)))
+wrong("4.1", "Expected one tensor (B, h, T, D), got a list of 3")(lambda layer, x: list(bring_home(layer, x).unbind(1)))
 
 
 wrong("4.1", "splits its heads with view alone")(
@@ -78,7 +78,6 @@ def rotation(k, D, base=10_000):
     return torch.cat([torch.cat([c, -s], 1), torch.cat([s, c], 1)])
 
 
-right("4.2")(lambda D, down, right: torch.block_diag(rotation(down, D // 2), rotation(right, D // 2)))
 right("4.2")(lambda D, down, right: 7 * torch.block_diag(rotation(down, D // 2), rotation(right, D // 2)))
 
 
@@ -97,10 +96,12 @@ wrong("4.2", "attends in the opposite direction. Is a matrix transposed?")(
 wrong("4.2", "exchanges rows and columns")(
     lambda D, down, right: torch.block_diag(rotation(right, D // 2), rotation(down, D // 2))
 )
-wrong("4.2", "torch.float32 is wanted. Hint")(lambda D, down, right: rotation(right, D).double())
+wrong("4.2", "Expected a tensor of type torch.float32, got torch.float64. Hint")(
+    lambda D, down, right: rotation(right, D).double()
+)
 wrong("4.2", "attends to the token's own place")(lambda D, down, right: torch.eye(D))
 wrong("4.2", "gives that place the highest score for")(lambda D, down, right: rotation(right, D))
-wrong("4.2", "(64, 64) is wanted")(lambda D, down, right: rotation(right, D // 2))
+wrong("4.2", "Expected a tensor of shape (64, 64), got (32, 32)")(lambda D, down, right: rotation(right, D // 2))
 wrong("4.2", "gives that place the highest score for")(
     lambda D, down, right: (
         torch.block_diag(rotation(0, D // 2), rotation(-1, D // 2)) if (down, right) != (0, -1) else torch.zeros(D, D)
@@ -194,15 +195,33 @@ class NotMerged(Mine):
         return self.split(super().forward(x))
 
 
+class ByTorch(Mine):
+    def forward(self, x):
+        layer = nn.MultiheadAttention(x.shape[-1], self.h, batch_first=True)
+        first = (self.query, self.key, self.value)
+        layer.in_proj_weight = nn.Parameter(torch.cat([part.weight for part in first]))
+        layer.in_proj_bias = nn.Parameter(torch.cat([part.bias for part in first]))
+        layer.out_proj = self.proj
+        return layer(x, x, x)[0]
+
+
+class OneForTwo(Mine):
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        self.key = self.query
+
+
 right("4.3")(Mine)
+wrong("4.3", "No gradient reaches your query")(ByTorch)
+wrong("4.3", "Your query.weight and key.weight are one and the same parameter")(OneForTwo)
 wrong("4.3", "splits its heads with view alone")(SplitByReshape)
 wrong("4.3", "merges its heads without the transpose")(MergedByReshape)
 wrong("4.3", "does each bring its own features back")(BothByReshape)
 wrong("4.3", "Do all heads attend")(HeadsLeftApart)
-wrong("4.3", "A linear layer named query is wanted: there is none")(OneLinear)
-wrong("4.3", "layer.query goes from 12 to 4 features: from 12 to 12 is wanted")(NarrowQueries)
-wrong("4.3", "(2, 5, 12) is wanted")(NotMerged)
-wrong("4.3", "an nn.Module is wanted")(lambda dim, num_heads: torch.zeros(dim))
+wrong("4.3", "Expected a linear layer named query from 12 to 12 features: there is none")(OneLinear)
+wrong("4.3", "Expected a linear layer named query from 12 to 12 features: yours goes from 12 to 4")(NarrowQueries)
+wrong("4.3", "Expected a tensor of shape (2, 5, 12), got (2, 3, 5, 4)")(NotMerged)
+wrong("4.3", "Expected an nn.Module")(lambda dim, num_heads: torch.zeros(dim))
 
 
 def test_an_empty_class_is_not_done():
@@ -230,5 +249,5 @@ def test_the_layer_that_43_compares_with_is_torchs():
 
 def test_the_chapters_rotation_moves_the_packages_positions():
     places = SinCosPositions((5, 6), 32).table[0].reshape(5, 6, 32)
-    W = RIGHT["4.2"][0](32, 2, -1)
+    W = solution("4.2")(32, 2, -1)
     torch.testing.assert_close((places @ W)[:3, 1:], places[2:, :-1], atol=1e-5, rtol=0)

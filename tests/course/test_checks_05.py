@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from tests.course.answers import right, wrong
 from vitbook import check, faults
 from vitbook.exercises import chapter_05
+from vitbook.exercises.values import perturbed
 from vitnb import MLP, MultiHeadAttention, PreNormBlock
 
 # 5.1 ------------------------------------------------------------------------------------------------------
@@ -38,7 +39,11 @@ def token_by_token(x, gain, bias, eps):
     return y
 
 
-wrong("5.1", "eps is not used")(lambda x, g, b, eps: F.layer_norm(x, x.shape[2:], g, b, 1e-6))
+wrong("5.1", "eps is not used")(lambda x, g, b, eps: by_var(x, g, b, 1e-6))
+wrong("5.1", "calls nn.LayerNorm or F.layer_norm, which the exercise forbids")(
+    lambda x, g, b, eps: F.layer_norm(x, x.shape[2:], g, b, eps)
+)
+wrong("5.1", "calls nn.LayerNorm or F.layer_norm")(lambda x, g, b, eps: nn.LayerNorm(x.shape[2], eps=eps)(x) * g + b)
 wrong("5.1", "compute the token 1, 2, 3, 6")(lambda x, g, b, eps: x)
 wrong("5.1", "raises RuntimeError")(lambda x, g, b, eps: g * (x - x.mean(-1)) + b)
 
@@ -46,7 +51,6 @@ wrong("5.1", "raises RuntimeError")(lambda x, g, b, eps: g * (x - x.mean(-1)) + 
 # 5.2 ------------------------------------------------------------------------------------------------------
 
 
-@right("5.2")
 class Block(nn.Module):
     def __init__(self, dim, num_heads):
         super().__init__()
@@ -57,9 +61,6 @@ class Block(nn.Module):
     def forward(self, x):
         x = x + self.attention(self.norm1(x))
         return x + self.mlp(self.norm2(x))
-
-
-right("5.2")(PreNormBlock)
 
 
 @right("5.2")
@@ -100,20 +101,38 @@ def with_part(**made):
     return Changed
 
 
-wrong("5.2", "an nn.Module is wanted")(lambda dim, num_heads: dim)
-wrong("5.2", "A part named norm2, of the kind LayerNorm, is wanted: there is none")(
+wrong("5.2", "Expected an nn.Module")(lambda dim, num_heads: dim)
+wrong("5.2", "Expected a part named norm2, of the kind LayerNorm: there is none")(
     with_part(norm2=lambda dim, heads: None)
 )
-wrong("5.2", "A part named mlp, of the kind MLP, is wanted: yours is a Linear")(
+wrong("5.2", "Expected a part named mlp, of the kind MLP: yours is a Linear")(
     with_part(mlp=lambda dim, heads: nn.Linear(dim, dim))
 )
 wrong("5.2", "norm1 normalises over (17, 48): the features of one token are (48,)")(
     with_part(norm1=lambda dim, heads: nn.LayerNorm([17, dim]))
 )
-wrong("5.2", "Your attention has 1 heads: 6 are wanted")(
+wrong("5.2", "Expected attention with 6 heads, the num_heads given, got 1.")(
     with_part(attention=lambda dim, heads: MultiHeadAttention(dim, 1))
 )
-wrong("5.2", "Your MLP has 48 hidden units: 4 * dim = 192 are wanted")(with_part(mlp=lambda dim, heads: MLP(dim, dim)))
+wrong("5.2", "Expected an MLP with 192 hidden units, 4 * dim, got 48")(with_part(mlp=lambda dim, heads: MLP(dim, dim)))
+
+
+wrong("5.2", "norm2 has no gains or no biases")(
+    with_part(norm2=lambda dim, heads: nn.LayerNorm(dim, elementwise_affine=False))
+)
+wrong("5.2", "norm1 has no gains or no biases")(with_part(norm1=lambda dim, heads: nn.LayerNorm(dim, bias=False)))
+wrong("5.2", "norm2 has eps = 0.01, which changes what it computes")(
+    with_part(norm2=lambda dim, heads: nn.LayerNorm(dim, eps=1e-2))
+)
+wrong("5.2", "Your norm1.weight has requires_grad=False")(
+    with_part(norm1=lambda dim, heads: nn.LayerNorm(dim).requires_grad_(False))
+)
+
+
+@wrong("5.2", "No gradient reaches your norm1")
+class Detached(Block):
+    def forward(self, x):
+        return super().forward(x).detach()
 
 
 @wrong("5.2", "norm1 and norm2 are one module")
@@ -149,7 +168,6 @@ def by_weights(D, first=(1.0, -1.0), second=(1.0, -1.0), bias1=0.0, bias2=0.0):
     return mlp
 
 
-right("5.3")(by_weights)
 right("5.3")(lambda D: by_weights(D, (-1.0, 1.0), (-1.0, 1.0)))
 
 
@@ -167,7 +185,7 @@ def one_after_the_other(D):
 wrong("5.3", "the biases are not")(lambda D: by_weights(D, bias1=None))
 wrong("5.3", "nearly straight")(lambda D: by_weights(D, (1.0, 0.0), (1.0, 0.0), 20.0, -20.0))
 wrong("5.3", "still the random ones")(lambda D: MLP(D, 2 * D))
-wrong("5.3", "a vitnb.MLP is wanted")(lambda D: nn.Identity())
+wrong("5.3", "Expected a vitnb.MLP, got an Identity")(lambda D: nn.Identity())
 wrong("5.3", "MLP(D, 2 * D) was asked")(lambda D: MLP(D, 4 * D))
 wrong("5.3", "For x = ")(lambda D: by_weights(D, (1.0, -1.0), (0.5, -1.0)))
 
@@ -226,7 +244,7 @@ def layers(wire):
     D, x = 12, torch.randn(2, 5, 12)
     parts = [nn.LayerNorm(D), MultiHeadAttention(D, 3), nn.LayerNorm(D), MLP(D, D)]
     for part in parts:
-        chapter_05._shaken(part)
+        perturbed(part)
     y = x + parts[1](parts[0](x))
     return torch.allclose(wire(*parts)(x), y + parts[3](parts[2](y)), atol=1e-4)
 
@@ -259,13 +277,15 @@ wrong("5.4", "what do the branches read, and what of?")(at_zero)
 wrong("5.4", "Does it look at the shape only?")(
     lambda wire: wire(torch.sin, torch.exp, torch.cos, torch.square)(torch.randn(2, 5)).shape == (2, 5)
 )
-wrong("5.4", "rejects 3 of 3 right ones")(lambda wire: False)
+wrong("5.4", "Does it ever say True?")(lambda wire: False)
+wrong("5.4", "Your test says the opposite")(lambda wire: not numbers(wire))
+wrong("5.4", "Does your MLP return something")(compared(torch.sin, torch.exp, torch.cos, lambda x: 0 * x))
 wrong("5.4", "Are your two norms two different functions?")(compared(torch.sin, torch.exp, torch.sin, torch.square))
 wrong("5.4", "change places without a trace")(
     compared(lambda x: 2 * x, lambda x: 3 * x, lambda x: 5 * x, lambda x: 7 * x)
 )
 wrong("5.4", "do you leave room for that?")(compared(torch.sin, torch.exp, torch.cos, torch.square, torch.equal))
-wrong("5.4", "True or False is wanted")(lambda wire: "yes")
+wrong("5.4", "Expected True or False")(lambda wire: "yes")
 
 
 # ----------------------------------------------------------------------------------------------------------

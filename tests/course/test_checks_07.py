@@ -15,7 +15,6 @@ from vitnb import ClsToken, MeanPool, MultiHeadAttention, ViT, ViTConfig
 # 7.1 ------------------------------------------------------------------------------------------------------
 
 
-@right("7.1")
 def by_rule(pool, token, place, attention):
     if pool != "cls" or token == 0:
         return True
@@ -45,22 +44,24 @@ wrong("7.1", "Token 0 is the one that is read")(
 )
 wrong("7.1", "token 0 is the first patch")(lambda p, *rest: by_rule(p, *rest) if p == "cls" else rest[0] > 0)
 wrong("7.1", "you say")(lambda p, t, place, a: True)
-wrong("7.1", "True or False is wanted")(lambda p, t, place, a: "yes")
+wrong("7.1", "Expected True or False")(lambda p, t, place, a: "yes")
 
 
 # 7.2 ------------------------------------------------------------------------------------------------------
 
 
 @right("7.2")
-class Whole(nn.Module):
+class Vector(nn.Module):
+    """Its token has one axis."""
+
     num_prefix_tokens = 1
 
     def __init__(self, embed_dim):
         super().__init__()
-        self.token = nn.Parameter(torch.zeros(1, 1, embed_dim))
+        self.token = nn.Parameter(torch.zeros(embed_dim))
 
     def prepend(self, x):
-        return torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1)
+        return torch.cat([self.token.expand(x.shape[0], 1, -1), x], dim=1)
 
     def forward(self, x):
         return x[:, 1:].mean(dim=1)
@@ -99,12 +100,12 @@ class Ignored(ClsToken):
         return torch.cat([torch.zeros(len(x), 1, x.shape[2]), x], dim=1)
 
 
-wrong("7.2", "off the mean of the patches")(patch_mean(forward=lambda self, x: x[:, 1]))
-wrong("7.2", "has shape (3, 7)")(patch_mean(forward=lambda self, x: x[:, 1:].mean(2)))
+wrong("7.2", "from the mean of the patches")(patch_mean(forward=lambda self, x: x[:, 1]))
+wrong("7.2", "Expected a tensor of shape (3, 12), got (3, 7)")(patch_mean(forward=lambda self, x: x[:, 1:].mean(2)))
 wrong("7.2", "your token comes last")(patch_mean(LastReadLast))
 wrong("7.2", "never trained")(patch_mean(pool.PlainTensor))
 wrong("7.2", "never trained")(InForward)
-wrong("7.2", "one vector is wanted")(patch_mean(pool.OnePerPlace))
+wrong("7.2", "Expected one parameter of 12 numbers for embed_dim=12, got")(patch_mean(pool.OnePerPlace))
 wrong("7.2", "Token 0 is not your parameter")(patch_mean(Ignored))
 
 
@@ -124,10 +125,11 @@ wrong("7.2", "No gradient reaches your token")(patch_mean(prepend=torch.no_grad(
 wrong("7.2", "No gradient reaches your token")(
     patch_mean(prepend=lambda self, x: detached(self, x) + 0 * torch.ones(1, requires_grad=True))
 )
+wrong("7.2", "No gradient reaches your blocks")(patch_mean(forward=lambda self, x: x[:, 1:].mean(1).detach()))
 wrong("7.2", "num_prefix_tokens")(patch_mean(num_prefix_tokens=0))
 wrong("7.2", "has no prepend")(lambda D: nn.Linear(D, D))
-wrong("7.2", "has shape (3, 7, 12)")(patch_mean(prepend=lambda self, x: x))
-wrong("7.2", "an nn.Module is wanted")(lambda D: torch.zeros(1, 1, D))
+wrong("7.2", "Expected a tensor of shape (3, 8, 12), got (3, 7, 12)")(patch_mean(prepend=lambda self, x: x))
+wrong("7.2", "Expected an nn.Module")(lambda D: torch.zeros(1, 1, D))
 
 
 # 7.4 ------------------------------------------------------------------------------------------------------
@@ -174,7 +176,7 @@ wrong("7.4", "lets 4 of 9 wrong ones through")(lambda Pool: not _depends(Pool))
 wrong("7.4", "puts its token last")(lambda Pool: Pool(8).prepend(torch.randn(2, 5, 8)).shape == (2, 6, 8))
 wrong("7.4", "raises AttributeError")(lambda Pool: Pool(8).token.shape == (1, 1, 8))
 wrong("7.4", "puts its token last")(lambda Pool: _gradient(Pool))
-wrong("7.4", "True or False is wanted")(lambda Pool: Pool(8))
+wrong("7.4", "Expected True or False")(lambda Pool: Pool(8))
 
 
 def _depends(Pool):
@@ -212,9 +214,6 @@ def by_hand(D, far=30.0, key=None, value=None, proj=None, bias=0.0):
     return attention
 
 
-right("7.5")(by_hand)
-
-
 @right("7.5")
 @torch.no_grad()
 def with_the_bias_of_the_query(D):
@@ -243,8 +242,8 @@ wrong("7.5", "what they average is not the patches")(lambda D: by_hand(D, proj=2
 wrong("7.5", "what they average is not the patches")(lambda D: by_hand(D, bias=1.0))
 wrong("7.5", "what they average is not the patches")(lambda D: by_hand(D, value=torch.zeros(D, D)))
 wrong("7.5", "The cls token is in your mean")(lambda D: by_hand(D, far=0.0, key=torch.eye(D)))
-wrong("7.5", "vitnb.MultiHeadAttention is wanted")(lambda D: nn.MultiheadAttention(D, 1))
-wrong("7.5", "a vitnb.MultiHeadAttention is wanted")(lambda D: torch.eye(D))
+wrong("7.5", "Expected a vitnb.MultiHeadAttention, got a MultiheadAttention")(lambda D: nn.MultiheadAttention(D, 1))
+wrong("7.5", "Expected a vitnb.MultiHeadAttention, got a tensor")(lambda D: torch.eye(D))
 wrong("7.5", "The cls token gets a weight of 0.000")(lambda D: by_hand(D, far=7.5))  # small, and the fault all the same
 right("7.5")(lambda D: by_hand(D, far=9.5))
 

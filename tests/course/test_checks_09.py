@@ -1,6 +1,7 @@
 """The exercises of chapter 9: right answers however they are written, and wrong ones that no check declares."""
 
 import numpy as np
+import torch
 from torch.nn import functional as F
 
 from tests.course.answers import right, verdict, wrong
@@ -11,7 +12,6 @@ from vitnb.training import decay_groups
 # 9.1 ------------------------------------------------------------------------------------------------------
 
 
-right("9.1")(lambda a, b: (a - b).std() / len(a) ** 0.5)
 right("9.1")(lambda a, b: np.std(a.numpy() - b.numpy(), ddof=1) / np.sqrt(len(a)))
 
 
@@ -21,9 +21,10 @@ def by_squares(a, b):
     return (((d - d.mean()) ** 2).sum() / (len(d) - 1) / len(d)).sqrt().item()
 
 
-wrong("9.1", "Write down the differences first")(lambda a, b: 2.0)
+wrong("9.1", "Write down the differences first")(lambda a, b: 200.0)
+wrong("9.1", "You are near: do not round")(lambda a, b: 1.003 * (a - b).std() / len(a) ** 0.5)
 wrong("9.1", "For 5 seeds you say")(lambda a, b: a.std())
-wrong("9.1", "a number is wanted")(lambda a, b: a - b)
+wrong("9.1", "Expected a number")(lambda a, b: a - b)
 
 # 9.2 ------------------------------------------------------------------------------------------------------
 
@@ -52,15 +53,22 @@ def clears_last_and_takes_the_logarithm(model, optimizer, images, labels, order)
     return losses
 
 
-wrong("9.2", "1 of 3 faults is mended. A model that is certain")(chapter_09.epoch_with(softmax=True, labels_stay=True))
-wrong("9.2", "2 of 3 faults are mended. The parameters are the same")(chapter_09.epoch_with(cleared_late=True))
-wrong("9.2", "1 of 3 faults is mended. Even kinds that are easy")(
+wrong("9.2", "1 of 3 faults is fixed. A model that is certain")(chapter_09.epoch_with(softmax=True, labels_stay=True))
+wrong("9.2", "2 of 3 faults are fixed. The parameters are the same")(chapter_09.epoch_with(cleared_late=True))
+wrong("9.2", "1 of 3 faults is fixed. Even kinds that are easy")(
     chapter_09.epoch_with(labels_stay=True, cleared_late=True)
 )
+wrong("9.2", "Your labels are in the opposite of the given order")(
+    lambda model, optimizer, images, labels, order: clears_first(
+        model, optimizer, images[order], labels[order.argsort()], torch.arange(len(order))
+    )
+)
+right("9.2")(lambda *given: torch.stack(clears_first(*given)).detach())
+wrong("9.2", "still not those of a right loop")(lambda *given: clears_first(*given)[:-1])
 wrong("9.2", "still not those of a right loop")(
     lambda model, optimizer, images, labels, order: clears_first(model, optimizer, images, labels, order.sort().values)
 )
-wrong("9.2", "the list of losses is wanted")(lambda *given: clears_first(*given)[0])
+wrong("9.2", "Expected the list of losses, one for each batch, got a tensor")(lambda *given: clears_first(*given)[0])
 
 
 def test_the_loop_with_all_three_faults_is_not_done_yet():
@@ -103,7 +111,9 @@ wrong("9.3", "You decay the cls token")(spares("positions.table"))
 wrong("9.3", "You decay the query")(spares("positions.table", "pool.token"))
 wrong("9.3", "is in neither list")(lambda m: (by_axes(m)[0], []))
 wrong("9.3", "there more than once")(lambda m: (by_axes(m)[0], list(dict(m.named_parameters()))))
-wrong("9.3", "the names are wanted")(lambda m: ([p for p in m.parameters()], []))
+wrong("9.3", "Expected names in your lists, as in named_parameters(), got a tensor")(
+    lambda m: ([p for p in m.parameters()], [])
+)
 wrong("9.3", "no parameter named 'cls'")(lambda m: (by_axes(m)[0], by_axes(m)[1] + ["cls"]))
 
 
@@ -115,11 +125,10 @@ def test_reference_of_the_decay_is_the_package():
 # 9.4 ------------------------------------------------------------------------------------------------------
 
 
-right("9.4")(lambda: "AC")
 right("9.4")(lambda: "c, a")
 wrong("9.4", "5 of 6. Think again about B")(lambda: "ABC")
 wrong("9.4", "5 of 6. Think again about C")(lambda: "A")
 wrong("9.4", "4 of 6. Think again about E")(lambda: "ACEF")
 wrong("9.4", "0 of 6. Think again about A")(lambda: "BDEF")
 wrong("9.4", "only the comparisons A to F: you name G")(lambda: "ACG")
-wrong("9.4", "a string such as 'ACE' is wanted")(lambda: ["A", "C"])
+wrong("9.4", "Expected a string such as 'ACE', got a list of 2")(lambda: ["A", "C"])

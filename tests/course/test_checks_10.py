@@ -12,7 +12,6 @@ from vitbook.exercises import chapter_10
 
 # 10.1 -----------------------------------------------------------------------------------------------------
 
-right("10.1")(lambda: "AD")
 right("10.1")(lambda: "d, a")
 wrong("10.1", "5 of 6. Think again about B: an interval that contains 0")(lambda: "ABD")
 wrong("10.1", "5 of 6. Think again about A")(lambda: "D")
@@ -21,7 +20,7 @@ wrong("10.1", "5 of 6. Think again about E")(lambda: "ADE")
 wrong("10.1", "5 of 6. Think again about D")(lambda: "A")
 wrong("10.1", "0 of 6. Think again about A")(lambda: "BCEF")
 wrong("10.1", "only the sentences A to F: you name G")(lambda: "ADG")
-wrong("10.1", "a string such as 'ACE' is wanted")(lambda: ["A", "D"])
+wrong("10.1", "Expected a string such as 'ACE', got a list of 2")(lambda: ["A", "D"])
 
 
 def interval(gaps):
@@ -75,9 +74,10 @@ def by_the_interval_of_scipy(a, b, gap):
         n += 1
 
 
+wrong("10.2", "less than 2")(lambda a, b, gap: 1)
 wrong("10.2", "nobody can run a part of a seed")(lambda a, b, gap: ((1.96 * (a - b).std() / gap) ** 2).item() + 0.01)
 wrong("10.2", "Print half the length of the interval")(lambda a, b, gap: 2999)
-wrong("10.2", "a number is wanted")(lambda a, b, gap: a - b)
+wrong("10.2", "Expected a number")(lambda a, b, gap: a - b)
 
 
 def test_students_factor_is_that_of_scipy_and_falls():
@@ -139,7 +139,7 @@ wrong("10.3", "in the constant part: your learning rate is")(
         lr / 2 if warmup <= step < steps - cooldown else in_three_cases(step, steps, lr, warmup, cooldown)
     )
 )
-wrong("10.3", "a number is wanted")(lambda *given: [1.0])
+wrong("10.3", "Expected a number")(lambda *given: [1.0])
 
 # 10.4 -----------------------------------------------------------------------------------------------------
 
@@ -147,14 +147,16 @@ BETTER = {1: (0.80, 0.83), 2: (0.81, 0.83), 3: (0.79, 0.82), 4: (0.80, 0.82)}
 
 right("10.4")(lambda: BETTER)
 right("10.4")(lambda: {seed: [torch.tensor(a), b] for seed, (a, b) in BETTER.items()})
+right("10.4")(lambda: {seed: torch.tensor(pair) for seed, pair in BETTER.items()})
+wrong("10.4", "You have 1 seed: use at least 3")(lambda: {1: (0.80, 0.83)})
 wrong("10.4", "it contains 0")(lambda: {1: (0.80, 0.83), 2: (0.81, 0.80), 3: (0.79, 0.82)})
 wrong("10.4", "Your recipe is worse than ours: -2.50 points")(lambda: {s: (b, a) for s, (a, b) in BETTER.items()})
 wrong("10.4", "Seed 0 has helped to choose")(lambda: {0: (0.8, 0.9)} | BETTER)
 wrong("10.4", "You have 2 seeds")(lambda: {1: (0.80, 0.83), 2: (0.81, 0.83)})
-wrong("10.4", "shares from 0 to 1 are wanted")(lambda: {s: (100 * a, 100 * b) for s, (a, b) in BETTER.items()})
+wrong("10.4", "give shares from 0 to 1")(lambda: {s: (100 * a, 100 * b) for s, (a, b) in BETTER.items()})
 wrong("10.4", "did the seeds reach both trainings?")(lambda: dict.fromkeys((1, 2, 3), (0.8, 0.9)))
 wrong("10.4", "a dict such as")(lambda: list(BETTER.values()))
-wrong("10.4", "the seed is wanted, a whole number")(lambda: {"1": (0.8, 0.9)})
+wrong("10.4", "Expected a seed, a whole number, as a key of your dict, got '1'")(lambda: {"1": (0.8, 0.9)})
 wrong("10.4", "a pair of accuracies, ours and yours")(lambda: {1: 0.9, 2: 0.8, 3: 0.9})
 
 

@@ -20,7 +20,6 @@ from vitnb.inspection import rollout
 # 11.1 ------------------------------------------------------------------------------------------------------
 
 
-@right("11.1")
 def backwards(attended, token):
     for layer in attended[::-1]:
         token = layer[token]
@@ -39,7 +38,7 @@ def by_recursion(attended, token):
 
 
 wrong("11.1", "Follow it with a finger")(lambda attended, token: -1)
-wrong("11.1", "a number is wanted")(lambda attended, token: [backwards(attended, token)])
+wrong("11.1", "Expected a number")(lambda attended, token: [backwards(attended, token)])
 wrong("11.1", "you say")(lambda attended, token: attended[0][token])
 
 
@@ -97,7 +96,7 @@ wrong("11.2", "a rollout that mixes the images of a batch")(
     lambda f: torch.allclose(f(m := some_maps(B=1)), rollout(m), atol=1e-4)
 )
 wrong("11.2", "allow for rounding")(lambda f: torch.equal(f(m := some_maps(layers=6)), rollout(m)))
-wrong("11.2", "True or False is wanted")(lambda function: "yes")
+wrong("11.2", "Expected True or False")(lambda function: "yes")
 wrong("11.2", "raises TypeError")(lambda function: function(torch.eye(3), torch.eye(3)))
 
 
@@ -127,12 +126,11 @@ wrong("11.3", "though their rows sum to 1")(lambda layer, x: maps_of(layer, x, p
 wrong("11.3", "the mean over the heads")(lambda layer, x: layer(x, x, x)[1])
 wrong("11.3", "a tuple of 2")(lambda layer, x: layer(x, x, x, average_attn_weights=False))
 wrong("11.3", "is the return missing?")(lambda layer, x: layer(x, x, x, need_weights=False)[1])
-wrong("11.3", "is wanted")(lambda layer, x: maps_of(layer, x)[0])
+wrong("11.3", "Expected a tensor of shape (2, 3, 5, 5), got (3, 5, 5)")(lambda layer, x: maps_of(layer, x)[0])
 
 
 # 11.4 ------------------------------------------------------------------------------------------------------
 
-right("11.4")(lambda what: CHANGES[what])
 right("11.4")(
     lambda what: [
         np.bool_(what in ("double queries", "shift queries")),
@@ -148,7 +146,7 @@ wrong("11.4", "5 of 6 predictions agree with the layer. Ask of each")(
     lambda what: (False, False) if "values" in what else CHANGES[what]
 )
 wrong("11.4", "a pair (map, output)")(lambda what: True)
-wrong("11.4", "True or False is wanted")(lambda what: ("yes", "no"))
+wrong("11.4", "Expected True or False")(lambda what: ("yes", "no"))
 
 
 def test_the_predictions_are_what_a_layer_does():
@@ -215,6 +213,12 @@ wrong("11.5", "replace the tokens by zeros")(
 wrong("11.5", "cls and the 2 patches that should go")(
     lambda tokens, order, k: torch.cat([tokens[:, :1], tokens[torch.arange(len(order))[:, None], 1 + order[:, :k]]], 1)
 )
+wrong("11.5", "You return one token too few: you take a patch too many out.")(
+    lambda tokens, order, k: by_gathering(tokens, order, k + 1) if k < order.shape[1] else tokens[:, :0]
+)
+wrong("11.5", "You return one token too many: of 2 patches to go, one is left.")(
+    lambda tokens, order, k: by_gathering(tokens, order, max(k - 1, 0))
+)
 wrong("11.5", "is cls still there?")(lambda tokens, order, k: by_gathering(tokens, order, k)[:, 1:])
 wrong("11.5", "Every image loses the patches of the first image")(
     lambda tokens, order, k: tokens[:, [0, *(1 + order[0, k:].sort().values).tolist()]]
@@ -223,7 +227,7 @@ wrong("11.5", "in the order of the map")(
     lambda tokens, order, k: torch.cat([tokens[:, :1], tokens[torch.arange(len(order))[:, None], 1 + order[:, k:]]], 1)
 )
 wrong("11.5", "in their old order")(lambda tokens, order, k: tokens[:, : tokens.shape[1] - k])
-wrong("11.5", "has shape")(lambda tokens, order, k: tokens)
+wrong("11.5", "Expected a tensor of shape (3, 8, 4), got (3, 10, 4)")(lambda tokens, order, k: tokens)
 
 
 # ----------------------------------------------------------------------------------------------------------

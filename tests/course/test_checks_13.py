@@ -3,6 +3,7 @@
 They join the tables of test_checks.py. With their verdicts: pytest tests/course/test_checks_13.py -k table -s
 """
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,6 @@ from vitnb.vit import ViT
 # 13.1 -----------------------------------------------------------------------------------------------------
 
 
-@right("13.1")
 def by_formula(T, D, L, r):
     return L * T * D * ((4 + 2 * r) * D + 2 * T)
 
@@ -34,7 +34,7 @@ def by_matrices(T, D, L, r):
 
 
 wrong("13.1", "by hand")(lambda T, D, L, r: T * D)
-wrong("13.1", "a number is wanted")(lambda T, D, L, r: str(by_formula(T, D, L, r)))
+wrong("13.1", "Expected a number")(lambda T, D, L, r: str(by_formula(T, D, L, r)))
 
 
 def test_the_count_is_what_torch_counts():
@@ -63,7 +63,7 @@ def with_changes(**changes):
     return lambda change: table[change]
 
 
-right("13.2")(lambda change: TRUE[change])
+right("13.2")(lambda change: torch.tensor(TRUE[change]))
 right("13.2")(lambda change: [torch.tensor(factor) for factor in TRUE[change]])
 wrong("13.2", "the blocks see more tokens")(with_changes(side=(2, 2, 4, 4, 1)))
 wrong("13.2", "each row is longer")(with_changes(image=(2, 2, 4, 4, 1), patch=(2, 2, 4, 4, 1)))
@@ -81,7 +81,7 @@ wrong("13.2", "the products between tokens when you double the width")(with_chan
 wrong("13.2", "the products in the MLPs when you double the image's side")(
     with_changes(image=(4, 16, 16, 16, 1), patch=(4, 16, 16, 16, 1))
 )
-wrong("13.2", "(tokens, MLPs, between tokens, maps, matrices) is wanted")(lambda change: 4)
+wrong("13.2", "Expected a tuple (tokens, MLPs, between tokens, maps, matrices), got 4")(lambda change: 4)
 
 
 @pytest.mark.parametrize("change", GROWTHS)
@@ -151,19 +151,21 @@ def clears_in_the_loop(model, images, labels, most):
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
-@wrong("13.3", "images are left out")
+@wrong("13.3", "2 images, is left out")
 def drops_the_rest(model, images, labels, most):
     whole = [(x, y) for x, y in parts_of(images, labels, most) if len(y) == most] or parts_of(images, labels, most)
     return sum(slope(model, x, y) for x, y in whole) / len(whole)
 
 
-wrong("13.3", "the last 4 images are left out")(
+wrong("13.3", "4 images, is left out")(
     lambda model, x, y, most: sum(slope(model, *part) for part in parts_of(x, y, most)[:-1]) / len(parts_of(x, y, most))
 )
 
 
 wrong("13.3", "times as long")(lambda model, *rest: -by_weight(model, *rest))
-wrong("13.3", "is wanted")(lambda model, *rest: by_weight(model, *rest).tolist())
+wrong("13.3", "Expected a tensor of shape (149,), got a list of 149")(
+    lambda model, *rest: by_weight(model, *rest).tolist()
+)
 
 # 13.4 -----------------------------------------------------------------------------------------------------
 
@@ -198,6 +200,40 @@ def query_by_query(q, k, v, most):
 
 wrong("13.4", "PyTorch's own kernel")(lambda q, k, v, most: F.scaled_dot_product_attention(q, k, v))
 wrong("13.4", "a whole map of 60 × 60")(lambda q, k, v, most: (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v)
+
+
+@right("13.4")
+def keys_meet_queries(q, k, v, most):
+    """Scores with a row for each key."""
+    high, total, mixed = -torch.inf, 0, 0
+    for keys, values in zip(k.split(most, -2), v.split(most, -2), strict=True):
+        scores = keys @ q.mT / q.shape[-1] ** 0.5  # (B, h, keys, T)
+        new = scores.amax(-2, keepdim=True).clamp(min=high)
+        powers = (scores - new).exp()
+        total = total * (high - new).exp() + powers.sum(-2, keepdim=True)
+        mixed = mixed * (high - new).exp() + values.mT @ powers
+        high = new
+    return (mixed / total).mT
+
+
+def pieces_of(q, k, v, most, start=-math.inf):
+    """The loop over pieces of keys, with another number of them, or another largest score to start with."""
+    high, total, mixed = torch.full_like(q[..., :1], start), 0, 0
+    for keys, values in zip(k.split(most, -2), v.split(most, -2), strict=True):
+        scores = q @ keys.mT / q.shape[-1] ** 0.5
+        new = torch.maximum(high, scores.amax(-1, keepdim=True))
+        powers = (scores - new).exp()
+        total = total * (high - new).exp() + powers.sum(-1, keepdim=True)
+        mixed = mixed * (high - new).exp() + powers @ values
+        high = new
+    return mixed / total
+
+
+wrong("13.4", "a product sums over 13")(lambda q, k, v, most: pieces_of(q, k, v, most + 1))
+wrong("13.4", "a largest score that starts at 0")(lambda q, k, v, most: pieces_of(q, k, v, most, start=0.0))
+wrong("13.4", "a product sums over 60")(
+    lambda q, k, v, most: torch.cat([pieces_of(part, k, v, k.shape[-2]) for part in q.split(most, -2)], dim=-2)
+)
 wrong("13.4", "by no mistake that I know")(lambda q, k, v, most: -by_log_sum(q, k, v, most))
 
 

@@ -10,8 +10,6 @@ from vitbook.exercises.chapter_14 import _Attention, _packing_mask, _rotate, _sh
 
 # 14.1 -----------------------------------------------------------------------------------------------------
 
-right("14.1")(_packing_mask)
-
 
 @right("14.1")
 def block_by_block(lengths, T):
@@ -22,15 +20,15 @@ def block_by_block(lengths, T):
     return mask
 
 
-wrong("14.1", "has shape (10, 10): (12, 12) is wanted")(lambda lengths, T: _packing_mask(lengths, sum(lengths)))
-wrong("14.1", "type torch.float32: torch.bool is wanted: True where")(lambda *case: _packing_mask(*case).float())
+wrong("14.1", "Expected a tensor of shape (12, 12), got (10, 10)")(
+    lambda lengths, T: _packing_mask(lengths, sum(lengths))
+)
+wrong("14.1", "Expected a tensor of type torch.bool, got torch.float32")(lambda *case: _packing_mask(*case).float())
 wrong("14.1", "allows 104 pairs that must not attend to each other, and forbids 0 that may")(
     lambda lengths, T: torch.ones(T, T, dtype=torch.bool)
 )
 
 # 14.2 -----------------------------------------------------------------------------------------------------
-
-right("14.2")(_shifted_mask)
 
 
 @right("14.2")
@@ -55,14 +53,14 @@ def nine_regions(H, W, w, s):
     return cut[:, :, None] == cut[:, None]
 
 
-wrong("14.2", "is wanted")(lambda H, W, w, s: torch.ones(H * W, H * W, dtype=torch.bool))
+wrong("14.2", "Expected a tensor of shape (6, 9, 9), got (54, 54)")(
+    lambda H, W, w, s: torch.ones(H * W, H * W, dtype=torch.bool)
+)
 wrong("14.2", "and forbids")(
     lambda H, W, w, s: torch.eye(w * w, dtype=torch.bool).expand(H * W // w**2, -1, -1).clone()
 )
 
 # 14.3 -----------------------------------------------------------------------------------------------------
-
-right("14.3")(_Attention)
 
 
 @right("14.3")
@@ -96,7 +94,7 @@ class OverTheWidth(_Attention):
         self.q_norm = nn.RMSNorm(dim)
 
 
-@wrong("14.3", "An nn.RMSNorm named k_norm is wanted: yours is a LayerNorm")
+@wrong("14.3", "Expected an nn.RMSNorm named k_norm, got a LayerNorm")
 class OtherNorm(_Attention):
     def __init__(self, dim, num_heads):
         super().__init__(dim, num_heads)
@@ -110,6 +108,13 @@ class SharedNorm(_Attention):
         self.k_norm = self.q_norm
 
 
+@wrong("14.3", "Expected q_norm with eps=1e-6, got 0.01")
+class OtherEps(_Attention):
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        self.q_norm = nn.RMSNorm(dim // num_heads, eps=1e-2)
+
+
 @wrong("14.3", "q_norm has no gains")
 class NoGains(_Attention):
     def __init__(self, dim, num_heads):
@@ -117,14 +122,14 @@ class NoGains(_Attention):
         self.q_norm = nn.RMSNorm(dim // num_heads, elementwise_affine=False)
 
 
-@wrong("14.3", "A linear layer named proj from 48 to 48 features is wanted: there is none")
+@wrong("14.3", "Expected a linear layer named proj from 48 to 48 features: there is none")
 class NoProjection(_Attention):
     def __init__(self, dim, num_heads):
         super().__init__(dim, num_heads)
         del self.proj
 
 
-@wrong("14.3", "from 48 to 144 features is wanted: yours goes from 48 to 48")
+@wrong("14.3", "Expected a linear layer named qkv from 48 to 144 features: yours goes from 48 to 48")
 class OneOfThree(_Attention):
     def __init__(self, dim, num_heads):
         super().__init__(dim, num_heads)
@@ -137,7 +142,7 @@ class ByThePlacesOfOthers(_Attention):
         return super().forward(x, places.flip(0))
 
 
-wrong("14.3", "an nn.Module is wanted")(lambda dim, num_heads: dim)
+wrong("14.3", "Expected an nn.Module")(lambda dim, num_heads: dim)
 
 
 def test_the_rotation_depends_on_the_offset_alone_and_the_values_do_not_matter():

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from tests.course.answers import right, verdict, wrong
-from vitbook.exercises import engine
+from vitbook.exercises import values
+from vitnb import ViT
 
 # jax.1 ----------------------------------------------------------------------------------------------------
 
@@ -31,7 +32,7 @@ def by_counting(p, C):
 wrong("jax.1", "With one channel both orders are the same")(lambda p, C: 2 if C == 1 else by_formula(p, C))
 wrong("jax.1", "With one pixel both orders are the same")(lambda p, C: 1)
 wrong("jax.1", "compare them place by place")(lambda p, C: p * p * C if 1 in (p, C) else 2.5)
-wrong("jax.1", "a number is wanted")(lambda p, C: [0])
+wrong("jax.1", "Expected a number")(lambda p, C: [0])
 
 
 # jax.2 ----------------------------------------------------------------------------------------------------
@@ -118,9 +119,9 @@ def another_dropout(model):
 
 
 wrong("jax.2", "nothing is compiled")(lambda model: model)
-wrong("jax.2", "a function of x is wanted")(lambda model: 3)
+wrong("jax.2", "Expected a function of x, got 3")(lambda model: 3)
 wrong("jax.2", "gives other numbers")(lambda model: lambda x: handed_on(model)(x) / 2)
-wrong("jax.2", "has shape (64,)")(lambda model: lambda x: handed_on(model)(x)[0])
+wrong("jax.2", "Expected an array of shape (4, 64), got (64,)")(lambda model: lambda x: handed_on(model)(x)[0])
 
 
 # jax.3 ----------------------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ wrong("jax.3", "out.kernel is not right. It looks like heads split the other way
 )
 wrong("jax.3", "only their places")(lambda a: stock(a, lambda w: 2 * w.T.reshape(a.embed_dim, a.num_heads, -1)))
 wrong("jax.3", "query.bias is not: it is still zero")(lambda a: stock(a, bias=False))
-wrong("jax.3", "an nnx.MultiHeadAttention is wanted")(lambda a: a)
+wrong("jax.3", "Expected an nnx.MultiHeadAttention, got")(lambda a: a)
 wrong("jax.3", "num_heads comes before in_features")(lambda a: stock(a, h=1))
 
 
@@ -186,7 +187,6 @@ def named(name):
     return name.replace("kernel", "weight").replace("scale", "weight")
 
 
-@right("jax.4")
 def by_loop(arrays, config, patch=None, linear=np.transpose):
     p, C = config.patch_size, config.in_chans
     patch = patch or (lambda k: k.reshape(p, p, C, -1).transpose(3, 2, 0, 1))
@@ -215,17 +215,29 @@ wrong("jax.4", "Are its channels last?")(lambda a, c: by_loop(a, c, lambda k: k.
 wrong("jax.4", "Rows and columns of its pixels are swapped")(
     lambda a, c: by_loop(a, c, lambda k: k.reshape(4, 4, 3, -1).transpose(3, 2, 1, 0))
 )
-wrong("jax.4", "(12, 3, 4, 4) is wanted")(lambda a, c: by_loop(a, c, np.transpose))
+wrong("jax.4", "Expected patch_embed.proj.weight of shape (12, 3, 4, 4), got")(lambda a, c: by_loop(a, c, np.transpose))
 wrong("jax.4", "PyTorch keeps a linear layer's weight as (out, in)")(lambda a, c: by_loop(a, c, linear=np.asarray))
 wrong("jax.4", "its shape hides that it is not transposed")(
     lambda a, c: by_loop(a, c, linear=lambda k: k if k.shape[0] == k.shape[1] else k.T)
 )
-wrong("jax.4", "a NumPy array of shape")(lambda a, c: {name: t.numpy() for name, t in by_loop(a, c).items()})
+wrong("jax.4", "to be a tensor, got a NumPy array of shape")(
+    lambda a, c: {name: t.numpy() for name, t in by_loop(a, c).items()}
+)
 wrong("jax.4", "has an unknown 'patch_embed.proj.kernel'")(lambda a, c: by_loop(a, c) | {"patch_embed.proj.kernel": 0})
+wrong("jax.4", "They are not among the arrays: are they new weights")(
+    lambda a, c: {name: torch.rand(p.shape) for name, p in ViT(c).state_dict().items()}
+)
+wrong("jax.4", "has the type torch.float16, which rounds its numbers: expected torch.float32")(
+    lambda a, c: {name: t.half() for name, t in by_loop(a, c).items()}
+)
+wrong("jax.4", "They are those of blocks.0.norm2.weight")(
+    lambda a, c: (lambda t: t | {"blocks.0.norm1.weight": t["blocks.0.norm2.weight"]})(by_loop(a, c))
+)
+right("jax.4")(lambda a, c: {name: t.double() for name, t in by_loop(a, c).items()})
 wrong("jax.4", "misses 'positions.table'")(
     lambda a, c: {name: t for name, t in by_loop(a, c).items() if name != "positions.table"}
 )
-wrong("jax.4", "a dictionary of tensors is wanted")(lambda a, c: list(by_loop(a, c)))
+wrong("jax.4", "Expected a dictionary of tensors, got a list")(lambda a, c: list(by_loop(a, c)))
 
 
 @wrong("jax.4", "changes what it is given")
@@ -244,11 +256,11 @@ def test_without_jax_a_check_says_how_to_get_it(monkeypatch):
     assert verdict("jax.4", by_loop)[0]  # this one needs none
 
 
-def test_the_engine_compares_arrays_and_dictionaries():
+def test_arrays_and_dictionaries_are_compared():
     a = {"x": np.arange(3)}
-    assert engine._same(a, {"x": np.arange(3)})
-    assert not engine._same(a, {"x": np.arange(3) + 1})
-    assert not engine._same(a, {"y": np.arange(3)})
+    assert values.unchanged(a, {"x": np.arange(3)})
+    assert not values.unchanged(a, {"x": np.arange(3) + 1})
+    assert not values.unchanged(a, {"y": np.arange(3)})
 
 
 def test_jax_is_not_imported_with_vitnb():

@@ -155,7 +155,7 @@ HOSTILE = {
     "much that is no tensor": ((answering("return [0] * (1 << 23)"), CHECK), False, "4 MB that are no tensors"),
     "lists in lists in lists": (
         ("def my_attention(q, k, v):\n    x = []\n    for _ in range(100_000): x = [x]\n    return x", CHECK), False,
-        "a torch tensor is wanted",
+        "Expected a tensor of shape",
     ),
     "nothing but NaN": ((answering("return v * float('nan')"), CHECK), False, "holds NaN"),
     "infinite": ((answering("return v * 0 + float('inf')"), CHECK), False, ""),
@@ -200,7 +200,7 @@ HOSTILE = {
     "cells that are none": (([["not", "a", "cell"]], COUNT, COUNT_CHECK), True, "Right:"),
     "a tensor that agrees with everything": (
         ("class Yes(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, *a, **k): return True",
-         "def my_attention(q, k, v):\n    return v.as_subclass(Yes)", CHECK), False, "a torch tensor is wanted",
+         "def my_attention(q, k, v):\n    return v.as_subclass(Yes)", CHECK), False, "Expected a tensor of shape",
     ),
     "processes without end": (
         ("def count_tokens(*size):\n    while True:\n        try: os.fork()\n        except OSError: pass",
@@ -518,11 +518,7 @@ def test_published_solutions_are_right_through_the_grader(path, way):
         pytest.skip("no flax here")
     said = student.judge(way, path, numbers)
     assert [n for n in numbers if not said[n].right] == [], said
-    assert {n for n in numbers if said[n].where == "inside"} == student.INSIDE.intersection(numbers)
-
-
-def test_every_exercise_judged_inside_is_one_that_exists_and_needs_it():
-    assert set(engine.EXERCISES) > student.INSIDE
+    assert {n for n in numbers if said[n].where == "inside"} == {n for n in numbers if student.inside(n)}
 
 
 def test_a_class_in_one_command(way, tmp_path, capsys):
@@ -553,6 +549,21 @@ def test_a_class_in_one_command(way, tmp_path, capsys):
     page = next((out / "feedback").glob("Ben*.html")).read_text()
     assert "not divided" in page and "<script" not in page and "http://" not in page
     assert "not listed in it: =cmd, Ada-more" in capsys.readouterr().out
+
+
+def test_a_teachers_file_may_name_exercises_that_are_judged_inside(tmp_path):
+    course = tmp_path / "course.py"
+    course.write_text(
+        "from vitbook.exercises.forms import compute\nINSIDE = {'c.3'}\n"
+        "for n in ('c.2', 'c.3'):\n    compute(n, 'f(x)', 'a', 'b', cases=lambda: [(1,)], reference=lambda x: x,\n"
+        "            mistakes={}, otherwise='no', right='f.')\n"
+    )
+    cli.load(course)
+    try:
+        assert [student.inside(n) for n in ("c.2", "c.3", "3.1", "5.2")] == [False, True, False, True]
+    finally:
+        for number in ("c.2", "c.3"):
+            del engine.EXERCISES[number]
 
 
 def test_a_course_is_read_from_wherever_it_is_named_and_by_nobody_inside(way, tmp_path, monkeypatch):

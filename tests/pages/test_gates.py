@@ -13,7 +13,6 @@ import nbformat
 import pytest
 
 from pages import notebooks, slides
-from tests.course import test_messages
 from tests.course.book import test_language, test_numbers, test_security
 from tests.pages import test_repository
 from tests.pages.test_extension import build
@@ -145,21 +144,6 @@ def test_forbidden_word(tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("The token listens: what a token hears.\n")
     monkeypatch.setattr(test_language, "ROOT", tmp_path)
     stops(test_language.test_every_text_uses_the_words_of_the_field, "README.md")
-
-
-@gate("a new message of a check that nobody has listed", "tests/course/test_messages.py")
-def test_unlisted_message(tmp_path, monkeypatch):
-    (tmp_path / "chapter_99.py").write_text('SAID = "Your patches lie in another order."\n')
-    monkeypatch.setattr(test_messages, "SOURCES", [tmp_path / "chapter_99.py"])
-    stops(test_messages.test_every_message_is_in_the_list, "lie in another order")
-
-
-@gate("a message of a check that got lost", "tests/course/test_messages.py")
-def test_lost_message(tmp_path, monkeypatch):
-    listed = test_messages.LIST.read_text(encoding="utf-8")
-    (tmp_path / "messages.txt").write_text(f"{listed}What nobody says any more.\n", encoding="utf-8")
-    monkeypatch.setattr(test_messages, "LIST", tmp_path / "messages.txt")
-    stops(test_messages.test_every_message_is_still_there, "What nobody says any more")
 
 
 # ---- The repository

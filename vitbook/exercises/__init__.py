@@ -1,6 +1,7 @@
 """Instant checks of the exercises: check("1.2", my_unpatchify).
 
-One module per chapter, one function per exercise; engine.py runs them.
+One module per chapter, one declaration per exercise (declaration.py); engine.py
+calls the answers, forms.py has what several exercises share.
 """
 
 from vitbook.exercises import (  # noqa: F401  (they register their exercises)
@@ -20,7 +21,10 @@ from vitbook.exercises import (  # noqa: F401  (they register their exercises)
     chapter_13,
     chapter_14,
     chapter_jax,
+    state,
 )
 from vitbook.exercises.engine import check
 
 __all__ = ["check"]
+
+state.remember()

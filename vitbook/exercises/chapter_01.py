@@ -1,21 +1,23 @@
 """Exercises of chapter 1: counting and undoing patches, images of any size, and an experiment with the patch side."""
 
-import random
 from collections.abc import Callable
 from numbers import Integral
 from statistics import mean, stdev
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitbook.exercises.engine import NotDone, Raised, Wrong, call, described, exercise, fresh, number
-from vitbook.exercises.forms import compute
+from vitbook.exercises.declaration import Exercise, NotDone, Raised, Results, Wrong
+from vitbook.exercises.forms import Calls, compute
+from vitbook.exercises.values import apart, close, counted, described, expected, fresh, number
 from vitbook.faults import cut
 from vitnb.evaluation import interval
 from vitnb.patches import patchify, unpatchify
 
+ARRAYS = (Tensor, np.ndarray)
 COUNTS: dict[str, Callable[[int, int, int], int]] = {
     "That is the number of pixels in one patch (of one channel), not the number of patches.": lambda h, w, p: p * p,
     "That is one too many: the cls token comes later and is no patch.": lambda h, w, p: (h // p) * (w // p) + 1,
@@ -27,41 +29,47 @@ ROUNDED: dict[str, Callable[[int, int, int], int]] = {  # where a side cannot be
     "rounding up counts patches that the image does not fill": lambda h, w, p: -(h // -p) * -(w // -p),
     "the areas fit, but each side must fit alone": lambda h, w, p: h * w // p**2,
 }
+CAN_BE_CUT = ((30, 18, 6), (10, 45, 5), (7, 42, 7), (224, 224, 16))
+# 6 x 8 pixels fill exactly three patches of 4 x 4, and cannot be cut into them; 3 x 8 have no room for one.
+CANNOT = ((30, 28, 4), (28, 30, 4), (6, 8, 4), (3, 8, 4), (30, 30, 4))
 
 
-@exercise(
+def _count(result: Any, height: int, width: int, p: int) -> str | None:
+    if (height, width, p) in CANNOT:
+        return _not_refused(result, height, width, p)
+    if isinstance(result, Raised):
+        return str(result)
+    if (count := number(result)) != (height // p) * (width // p):
+        known = [message for message, rule in COUNTS.items() if count == rule(height, width, p)]
+        case = f"An image of {height} x {width} pixels and patches of {p} x {p}: you count {count:g}."
+        return f"{case} {(known or ['Draw the grid for a smaller image and count.'])[0]}"
+    if not isinstance(result, Integral) and not (isinstance(result, Tensor) and not result.is_floating_point()):
+        return f"{expected('a whole number', result)} / gives a float, // does not."
+    return None
+
+
+def _not_refused(result: Any, height: int, width: int, p: int) -> str | None:
+    case = f"An image of {height} x {width} pixels cannot be cut into patches of {p} x {p}"
+    if isinstance(result, Raised):
+        kind = type(result.error).__name__
+        return None if isinstance(result.error, ValueError) else f"{case}: expected a ValueError, got {kind}."
+    count = number(result)
+    reasons = [message for message, rule in ROUNDED.items() if count == rule(height, width, p)]
+    return f"{case}, yet you count {count:g} and raise no ValueError: {(reasons or [LOST])[0]}."
+
+
+Exercise(
     "1.1",
     "count_tokens(height, width, patch_size)",
     "How many patches stand side by side in one row, and how many rows are there? Try 28 x 28 with patches of 14 "
     "on paper.",
     "A side divides if side % patch_size is 0. Ask that of height and of width, each alone, before you count.",
-    COUNTS | ROUNDED,
+    cases=lambda: CAN_BE_CUT + CANNOT,
+    judge=_count,
+    errors=True,
+    mistakes=COUNTS | ROUNDED,
+    right=f"{len(CAN_BE_CUT)} sizes of images that can be cut, and {len(CANNOT)} that cannot, which you refuse.",
 )
-def _count(answer: Callable) -> str:
-    for rows, cols, p in ((5, 3, 6), (2, 9, 5), (1, 6, 7), (14, 14, 16)):
-        count = number(result := call(answer, *(size := (rows * p, cols * p, p))))
-        if count != rows * cols:
-            known = [message for message, rule in COUNTS.items() if count == rule(*size)]
-            case = f"An image of {rows * p} x {cols * p} pixels and patches of {p} x {p}: you count {count:g}."
-            raise Wrong(f"{case} {(known or ['Draw the grid for a smaller image and count.'])[0]}")
-        if not isinstance(result, Integral):
-            raise Wrong(f"You return {described(result)}: a count is a whole number. / gives a float, // does not.")
-    # 6 x 8 pixels fill exactly three patches of 4 x 4, and cannot be cut into them.
-    for size in ((30, 28, 4), (28, 30, 4), (6, 8, 4)):
-        _refuses(answer, *size)
-    return "4 sizes of images that can be cut, and 3 that cannot, which you refuse."
-
-
-def _refuses(answer: Callable, height: int, width: int, p: int) -> None:
-    case = f"An image of {height} x {width} pixels cannot be cut into patches of {p} x {p}"
-    try:
-        count = number(call(answer, height, width, p))
-    except Raised as raised:
-        if isinstance(raised.error, ValueError):
-            return
-        raise Wrong(f"{case}: you raise {type(raised.error).__name__}, where a ValueError is wanted.") from None
-    reasons = [message for message, rule in ROUNDED.items() if count == rule(height, width, p)]
-    raise Wrong(f"{case}, yet you count {count:g} and raise no ValueError: {(reasons or [LOST])[0]}.")
 
 
 def _sizes_apart(unpatchify: Callable) -> Callable:
@@ -69,22 +77,33 @@ def _sizes_apart(unpatchify: Callable) -> Callable:
 
 
 def _patches_to_put_back() -> list[tuple]:
-    cases = []
-    for C in (3, 1, 5):
-        p, rows, cols = random.Random().sample(range(2, 7), 3)
-        cases.append((patchify(fresh(2, C, rows * p, cols * p), p), p, rows * p, cols * p, C))
-    return cases
+    sizes = ((3, 4, 5, 6), (1, 5, 3, 4), (5, 3, 4, 2))  # in each, no two numbers are equal
+    return [(patchify(fresh(2, C, rows * p, cols * p), p), p, rows * p, cols * p, C) for C, p, rows, cols in sizes]
 
 
-def _sides_stay(result: object, images: Tensor, *_: object) -> None:
+def _sides_stay(result: Any, images: Tensor, *_: Any) -> str | None:
     if isinstance(result, Tensor) and result.shape == images.mT.shape:
-        raise Wrong(f"Height and width are swapped: {tuple(result.shape)} for images {tuple(images.shape)}.")
+        return f"Height and width are swapped: {tuple(result.shape)} for images {tuple(images.shape)}."
+    return None
 
 
 def _first_wrong_pixel(result: Tensor, images: Tensor, patches: Tensor, p: int, H: int, W: int, C: int) -> str:
     b, c, row, col = (result != images).nonzero()[0].tolist()
     place = f"the first wrong pixel is image {b}, channel {c}, row {row}, column {col}"
     return f"Your image is not the one that was cut: {place} (patches of {p} x {p}, {H // p} rows of {W // p})."
+
+
+class _NoLoop(Calls):
+    """It refuses a loop over many patches."""
+
+    def __init__(self, patches: Tensor, *case: int):
+        super().__init__()
+        self.patches = patches.shape[1]
+
+    def breach(self) -> str | None:
+        calls = len([name for name in self.names if name != "__get__"])
+        loop = "You loop over the patches: reshape and permute move all of them at once."
+        return loop if self.patches > 20 and calls > self.patches else None
 
 
 compute(
@@ -97,6 +116,7 @@ compute(
     cases=_patches_to_put_back,
     reference=_sizes_apart(unpatchify),
     before=_sides_stay,
+    watch=_NoLoop,
     mistakes={
         "Your image holds the right pixels in the wrong order: its first row goes on with the second row of patch "
         "0, not with patch 1. That is what reshape() or view() does without permute().": (
@@ -113,52 +133,56 @@ compute(
         "next to them.": _sizes_apart(cut.back_merged),
     },
     otherwise=_first_wrong_pixel,
-    right="exact on 3 images of random size, height unlike width, with 1, 3 and 5 channels.",
+    right="exact on 3 sizes of images, height unlike width, with 1, 3 and 5 channels.",
     tolerance=0,
 )
 
 
 def _images_of_any_size() -> list[tuple]:
-    """Sides that divide and sides that do not, so chosen that every known mistake in the padding gives another N."""
-    return [
-        (fresh(2, C, H, W), nn.Conv2d(C, D, p, p))
-        for C, D, p, (H, W) in ((3, 5, 4, (10, 7)), (1, 6, 3, (9, 14)), (2, 7, 5, (13, 15)), (3, 4, 4, (8, 12)))
-    ]
+    """Sides that divide and sides that do not; of 9 and 13 pixels, one is left over, and not half a patch or more."""
+    sizes = ((3, 5, 4, (10, 7)), (1, 6, 3, (9, 14)), (2, 7, 5, (13, 15)), (3, 4, 4, (8, 12)), (2, 3, 4, (9, 13)))
+    return [(fresh(2, C, H, W), nn.Conv2d(C, D, p, p)) for C, D, p, (H, W) in sizes]
 
 
-def _padded(left_to_right: Callable[[int, int], tuple[int, int]], swapped: bool = False, last: bool = True) -> Callable:
-    """Pad by so much before and after each side, then cut; torch's pad takes the width first."""
+def _padded(by: Callable[[int, int, int], tuple[int, int]]) -> Callable:
+    """Pad by numbers before and after a side, from (its length, p, 0 for the height), then cut; pad has width first."""
 
     def embed(images: Tensor, conv: nn.Conv2d) -> Tensor:
-        p = conv.kernel_size[0]
-        high, wide = (left_to_right(side, p) for side in images.shape[2:])
-        x = conv(F.pad(images, (*high, *wide) if swapped else (*wide, *high)))  # (B, D, rows, cols)
-        return x.flatten(2).mT if last else x.flatten(2)
+        high, wide = (by(side, conv.kernel_size[0], axis) for axis, side in enumerate(images.shape[2:]))
+        return conv(F.pad(images, (*wide, *high))).flatten(2).mT  # (B, N, D)
 
     return embed
 
 
-def _after(side: int, p: int) -> tuple[int, int]:
+def _after(side: int, p: int, axis: int) -> tuple[int, int]:
     return 0, -side % p
 
 
-NUMBER_OF_TOKENS: dict[str, Callable] = {  # known by their shape
-    "The pixels at the right and at the lower edge are lost: a convolution drops what fills no whole window, without "
-    "a word.": _padded(lambda side, p: (0, 0)),
-    "Your padding is on the wrong side: torch.nn.functional.pad takes the last axis first, so (left, right, top, "
-    "bottom).": _padded(_after, swapped=True),
-    "A side that divides already needs no padding: you add a whole row or column of patches that hold nothing.": (
-        _padded(lambda side, p: (0, p - side % p))
+NUMBER_OF_TOKENS: dict[str, Callable] = {  # they have another shape in one case at least
+    "You add as many pixels as are left over. How many are missing to the next multiple of p?": (
+        _padded(lambda side, p, axis: (0, side % p))
     ),
-    "The tokens are right and their axes are not: (B, D, N) where (B, N, D) is wanted.": _padded(_after, last=False),
+    "The pixels at the right and at the lower edge are lost: a convolution drops what fills no whole window, without "
+    "a word.": _padded(lambda side, p, axis: (0, 0)),
+    # So it also is where the two sides are exchanged.
+    "The pixels at the lower edge are lost: the height is not padded enough. torch.nn.functional.pad takes the last "
+    "axis first, so (left, right, top, bottom).": _padded(lambda side, p, axis: (0, axis * (-side % p))),
+    "The pixels at the right edge are lost: the width is not padded enough. torch.nn.functional.pad takes the last "
+    "axis first, so (left, right, top, bottom).": _padded(lambda side, p, axis: (0, (1 - axis) * (-side % p))),
+    "A side that divides already needs no padding: you add a whole row or column of patches that hold nothing.": (
+        _padded(lambda side, p, axis: (0, p - side % p))
+    ),
+    "The tokens are right and their axes are not: (B, D, N) in place of (B, N, D).": (
+        lambda images, conv: _padded(_after)(images, conv).mT
+    ),
 }
 
 
-def _known_by_its_shape(result: object, wanted: Tensor, images: Tensor, conv: nn.Conv2d) -> None:
-    for message, mistake in NUMBER_OF_TOKENS.items():
-        shape = mistake(images, conv).shape
-        if isinstance(result, Tensor) and result.shape == shape != wanted.shape:
-            raise Wrong(f"{_case(images, conv)}{message}")
+def _known_by_its_shape(result: Any, right: Tensor, images: Tensor, conv: nn.Conv2d) -> str | None:
+    if not isinstance(result, Tensor) or result.shape == right.shape:
+        return None
+    known = (message for message, mistake in NUMBER_OF_TOKENS.items() if close(result, mistake(images, conv)))
+    return f"{_case(images, conv)}{message}" if (message := next(known, "")) else None
 
 
 def _case(images: Tensor, conv: nn.Conv2d) -> str:
@@ -183,19 +207,18 @@ compute(
     mistakes=NUMBER_OF_TOKENS
     | {
         "You pad on the left or at the top: patch 0 has to start in the corner of the image, and the zeros come after "
-        "the last pixels.": _padded(lambda side, p: (-side % p, 0)),
+        "the last pixels.": _padded(lambda side, p, axis: (-side % p, 0)),
         "You pad on both sides: patch 0 has to start in the corner of the image, and the zeros come after the last "
-        "pixels.": _padded(lambda side, p: (-side % p // 2, -side % p - -side % p // 2)),
+        "pixels.": (_padded(lambda side, p, axis: (-side % p // 2, -side % p - -side % p // 2))),
         "The numbers are right and in the wrong tokens: reshape alone cannot turn (B, D, rows, columns) into (B, N, D)."
         "": _merged_wrongly,
     },
-    otherwise=lambda result, wanted, *case: (
-        f"Your tokens are off by up to {(result - wanted).abs().max().item():.2g}: pad with zeros, and change neither "
-        "the pixels nor the weights."
+    otherwise=lambda result, right, *case: (
+        f"Your tokens are {apart(result, right)}: pad with zeros, and change neither the pixels nor the weights."
     ),
     words=lambda images, conv: {"case": _case(images, conv)},
     where="{case}",
-    right="every pixel gets into a token, in 4 sizes of images, one of which needs no padding.",
+    right="every pixel gets into a token, in 5 sizes of images, one of which needs no padding.",
 )
 
 
@@ -216,93 +239,98 @@ def _reach(runs: dict[int, list[float]], best: int) -> float:
 
 
 def _runs(value: Any) -> dict[int, list[float]]:
-    """The runs of a report, or raise Wrong for what no experiment of this kind gives."""
-    wanted = "a dictionary {patch side: accuracies, one a seed} is wanted"
-    if isinstance(value, dict) and any(accuracies is ... for accuracies in value.values()):
+    """The runs of a report.
+
+    Raises: Wrong for what no experiment of this kind gives; NotDone if a part is `...`.
+    """
+    if not isinstance(value, dict):
+        raise Wrong(expected("runs {patch side: accuracies, one a seed}", value))
+    if any(accuracies is ... for accuracies in value.values()):
         raise NotDone
-    if not isinstance(value, dict) or not all(isinstance(accuracies, (list, tuple)) for accuracies in value.values()):
-        raise Wrong(f"Your runs are {described(value)}: {wanted}.")
-    if any(accuracy is ... for accuracies in value.values() for accuracy in accuracies):
-        raise NotDone
-    for side in value:
-        if isinstance(side, bool) or not isinstance(side, int) or side < 1 or 28 % side:
+    runs = {}
+    for side, accuracies in value.items():
+        if isinstance(side, bool) or not isinstance(side, Integral) or side < 1 or 28 % side:
             raise Wrong(f"Your runs have the patch side {described(side)}: use sides that divide 28.")
-    runs = {side: [number(accuracy) for accuracy in accuracies] for side, accuracies in value.items()}
+        listed = isinstance(accuracies, (list, tuple)) or (isinstance(accuracies, ARRAYS) and accuracies.ndim == 1)
+        if not listed:
+            raise Wrong(f"Side {side} of your runs: {expected('a list of accuracies, one a seed', accuracies)}")
+        if any(accuracy is ... for accuracy in accuracies):
+            raise NotDone
+        runs[int(side)] = [number(accuracy) for accuracy in accuracies]
+    if reason := _no_experiment(runs):
+        raise Wrong(reason)
+    return runs
+
+
+def _no_experiment(runs: dict[int, list[float]]) -> str | None:
     counts = sorted({len(accuracies) for accuracies in runs.values()})
     if len(runs) < 3 or len(counts) > 1 or counts[0] < 3:
-        seeds = " or ".join(map(str, counts)) or "no"
-        raise Wrong(
-            f"You compare {len(runs)} patch sides with {seeds} seeds: use 3 sides or more, each with the same 3 "
-            "seeds or more."
-        )
+        seeds = f"{' or '.join(map(str, counts[:-1]))} or {counted(counts[-1], 'seed')}" if counts[1:] else ""
+        seeds = seeds or (counted(counts[0], "seed") if counts else "no seeds")
+        sides = counted(len(runs), "patch side")
+        return f"You compare {sides} with {seeds}: use 3 sides or more, each with the same 3 seeds or more."
     everything = [accuracy for accuracies in runs.values() for accuracy in accuracies]
     if not 0 <= min(everything) <= max(everything) <= 1:
-        raise Wrong("An accuracy is a share between 0 and 1, not a number of per cent.")
+        return "An accuracy is a share between 0 and 1, not a number of per cent."
     if all(len(set(accuracies)) == 1 for accuracies in runs.values()):
-        raise Wrong("All seeds of a side give the same accuracy: does the seed reach the model?")
-    return runs
+        return "All seeds of a side give the same accuracy: does the seed reach the model?"
+    return None
 
 
 def _like(a: float, b: float) -> bool:
     return abs(a - b) <= 1e-3 * max(abs(b), 1e-3) + 5e-5  # rounding to four digits is welcome
 
 
-@exercise(
-    "1.4",
-    "report()",
-    "Sort the sides by their mean accuracy. The two best are compared seed by seed: first the differences, then their "
-    "mean and their standard deviation (divide by n - 1).",
-    "The standard error of a mean of n differences is their standard deviation divided by the square root of n. "
-    "`interval(differences)` gives the mean and half the width of its 95 % interval. If that interval contains 0, what "
-    "is an honest winner?",
-)
-def _report(answer: Callable) -> str:
-    result = call(answer)
+def _report(result: Any) -> str | None:
     keys = ("runs", "winner", "ahead", "error")
-    if not isinstance(result, dict) or set(result) != set(keys):
-        raise Wrong(f"Your function returns {described(result)}: a dictionary with {', '.join(keys)} is wanted.")
+    if not isinstance(result, dict):
+        return expected(f"a dictionary with {', '.join(keys)}", result)
+    if missing := [key for key in keys if key not in result]:
+        return f"Your dictionary has no {missing[0]!r}: expected one with {', '.join(keys)}."
     if any(value is ... for value in result.values()):
         raise NotDone
-    runs = _runs(result["runs"])
+    runs, winner = _runs(result["runs"]), result["winner"]
     best, ahead, error = paired(runs)
-    n = len(runs[best])
-    _check_ahead(number(result["ahead"]), runs, ahead)
-    _check_error(number(result["error"]), runs, ahead, error)
-    reach = _reach(runs, best)
-    decided = ahead > reach
-    winner = result["winner"]
+    if message := _ahead(number(result["ahead"]), runs, ahead) or _error(number(result["error"]), runs, error):
+        return message
     if winner is not None and winner not in runs:
-        raise Wrong(f"Your winner is {described(winner)}: one of your patch sides is wanted, or None.")
+        return expected("one of your patch sides as the winner, or None", winner)
     if winner is not None and winner != best:
-        raise Wrong(f"Your winner is side {winner}, but side {best} has the higher mean accuracy.")
-    low, high = 100 * (ahead - reach), 100 * (ahead + reach)
-    numbers = f"{100 * ahead:.1f} points ahead, 95 % interval [{low:.1f}, {high:.1f}] over {n} seeds"
-    if winner is not None and not decided:
-        raise Wrong(f"Side {best} is {numbers}: it contains 0, so these runs leave the winner open.")
-    if winner is None and decided:
-        raise Wrong(f"Side {best} is {numbers}: it does not contain 0, so there is a winner.")
-    verdict = f"side {best} wins" if decided else f"side {best} leads and the winner is open"
-    return f"in your runs {verdict}, {numbers}. It holds for your budget; another one may turn it around."
+        return f"Your winner is side {winner}, but side {best} has the higher mean accuracy."
+    if winner is not None and not _decided(runs):
+        return f"Side {best} is {_lead(runs)}: it contains 0, so these runs leave the winner open."
+    if winner is None and _decided(runs):
+        return f"Side {best} is {_lead(runs)}: it does not contain 0, so there is a winner."
+    return None
 
 
-def _check_ahead(said: float, runs: dict[int, list[float]], ahead: float) -> None:
+def _decided(runs: dict[int, list[float]]) -> bool:
+    best, ahead, _ = paired(runs)
+    return ahead > _reach(runs, best)
+
+
+def _lead(runs: dict[int, list[float]]) -> str:
+    best, ahead, _ = paired(runs)
+    low, high = (100 * (ahead + sign * _reach(runs, best)) for sign in (-1, 1))
+    return f"{100 * ahead:.1f} points ahead, 95 % interval [{low:.1f}, {high:.1f}] over {len(runs[best])} seeds"
+
+
+def _ahead(said: float, runs: dict[int, list[float]], ahead: float) -> str | None:
     if _like(said, ahead):
-        return
-    if _like(said, 100 * ahead):
-        raise Wrong("You give the lead in points: use shares between 0 and 1, like the accuracies.")
-    if _like(said, -ahead):
-        raise Wrong("Your lead is negative: subtract the second from the first.")
+        return None
     means = sorted((mean(accuracies) for accuracies in runs.values()), reverse=True)
-    if _like(said, means[0] - means[-1]):
-        raise Wrong("You compare the best side with the worst: whether it wins depends on the second best.")
-    raise Wrong(
-        f"You say that the best side is ahead by {said:.4g}: the mean difference to the second best is another."
-    )
+    known = {
+        "You give the lead in points: use shares between 0 and 1, like the accuracies.": 100 * ahead,
+        "Your lead is negative: subtract the second from the first.": -ahead,
+        "You compare the best side with the worst: whether it wins depends on the second best.": means[0] - means[-1],
+    }
+    other = f"You say that the best side is ahead by {said:.4g}: the mean difference to the second best is another."
+    return next((message for message, value in known.items() if _like(said, value)), other)
 
 
-def _check_error(said: float, runs: dict[int, list[float]], ahead: float, error: float) -> None:
+def _error(said: float, runs: dict[int, list[float]], error: float) -> str | None:
     if _like(said, error):
-        return
+        return None
     n = len(next(iter(runs.values())))
     best, second = sorted(runs, key=lambda side: -mean(runs[side]))[:2]
     known = {
@@ -318,7 +346,27 @@ def _check_error(said: float, runs: dict[int, list[float]], ahead: float, error:
             stdev(runs[best]) / n**0.5
         ),
     }
-    for message, value in known.items():
-        if _like(said, value):
-            raise Wrong(message)
-    raise Wrong(f"You give a standard error of {said:.4g}: that of the differences, seed by seed, is another.")
+    other = f"You give a standard error of {said:.4g}: that of the differences, seed by seed, is another."
+    return next((message for message, value in known.items() if _like(said, value)), other)
+
+
+def _your_runs(results: Results) -> str:
+    [(_, report)] = results
+    runs = _runs(report["runs"])
+    best, *_ = paired(runs)
+    verdict = f"side {best} wins" if _decided(runs) else f"side {best} leads and the winner is open"
+    return f"in your runs {verdict}, {_lead(runs)}. It holds for your budget; another one may turn it around."
+
+
+Exercise(
+    "1.4",
+    "report()",
+    "Sort the sides by their mean accuracy. The two best are compared seed by seed: first the differences, then their "
+    "mean and their standard deviation (divide by n - 1).",
+    "The standard error of a mean of n differences is their standard deviation divided by the square root of n. "
+    "`interval(differences)` gives the mean and half the width of its 95 % interval. If that interval contains 0, what "
+    "is an honest winner?",
+    cases=lambda: [()],
+    judge=_report,
+    right=_your_runs,
+)

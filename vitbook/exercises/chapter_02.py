@@ -1,12 +1,15 @@
 """Exercises of chapter 2: what a bag notices, fixed mixing, an address by hand, an open experiment."""
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from vitbook.exercises.engine import Wrong, call, close, described, exercise, fresh, number, tensor_like
-from vitbook.exercises.forms import compute, parts, predict
+from vitbook.exercises.declaration import Exercise, Results, Wrong
+from vitbook.exercises.forms import compute, predict
+from vitbook.exercises.values import close, counted, expected, fresh, number, parts, tensor_like
 
 # Does a model without positions, with mean pooling, give the same logits? The tests measure each.
 STAYS = {
@@ -61,7 +64,7 @@ def _over_rolls(W: Tensor) -> Tensor:
     return torch.stack([W.roll((k, k), dims=(0, 1)) for k in range(len(W))]).mean(0)
 
 
-def _not_two_numbers(result: Tensor, wanted: Tensor, W: Tensor) -> str:
+def _not_two_numbers(result: Tensor, right: Tensor, W: Tensor) -> str:
     if close(result.T @ result, torch.eye(len(W)), 1e-3):
         return "Your result is an orthogonal matrix, a permutation perhaps: W itself must be in it."
     own, others = result.diagonal(), result[~torch.eye(len(W), dtype=torch.bool)]
@@ -101,7 +104,7 @@ compute(
         "You divide the sum of the entries off the diagonal by T * T: count how many there are.": (
             lambda W: _two_numbers(W, W.diagonal().mean(), (W.sum() - W.trace()) / W.numel())
         ),
-        "You add up the entries and do not divide: an average is wanted.": (
+        "You add up the entries and do not divide by their number, as an average does.": (
             lambda W: _two_numbers(W, W.trace(), W.sum() - W.trace())
         ),
         "You average W with its transpose: that makes it symmetric, and its rows still know the order.": (
@@ -129,7 +132,7 @@ def _written(reading: Callable[[Tensor, int, int], tuple[Tensor, Tensor]], first
 ADDRESSES: dict[str, Callable] = {
     "Without content you are right, with content you are off by up to {off:.1f}: your read has weights on features "
     "that hold the content of the patch.": _written(lambda n, rows, cols: (n // cols, n % cols), first=0),
-    "You read (column, row): (row, column) is wanted.": _written(lambda n, rows, cols: (n % cols, n // cols)),
+    "You read (column, row), in place of (row, column).": _written(lambda n, rows, cols: (n % cols, n // cols)),
     "You divide by the number of rows, {rows}: the places stand row by row, {cols} in each.": (
         _written(lambda n, rows, cols: (n // rows, n % rows))
     ),
@@ -142,29 +145,33 @@ ADDRESSES: dict[str, Callable] = {
 }
 
 
-@exercise(
+def _address(result: Any, rows: int, cols: int, D: int) -> str | None:
+    table, read = parts(result, 2, "the pair (table, read)")
+    if isinstance(table, Tensor) and table.ndim == 3 and table.shape[0] == 1:
+        table = table[0]
+    table = tensor_like(table, torch.zeros(rows * cols, D))
+    read = tensor_like(read, torch.zeros(D, 2))
+    content = 10 * fresh(4, rows * cols, D)
+    content[..., -2:] = 0
+    found = (content + table) @ read  # (4, N, 2)
+    right = torch.cartesian_prod(torch.arange(rows), torch.arange(cols)).float().expand_as(found)  # (4, N, 2)
+    if (found - right).abs().max() > 1e-2:
+        return _address_mistake(table, read, (found - right).abs().max().item(), rows, cols)
+    return None
+
+
+Exercise(
     "2.3",
     "address(rows, cols, D)",
     "Two features of every token are free. Write the row of the place into one and its column into the other. Where "
     "in the table does the place in row r and column c stand?",
     "Places are counted row by row: look at what the number of a place leaves when it is divided by the number of "
     "columns. And a weight of 0 in `read` ignores a feature.",
-    ADDRESSES,
+    cases=lambda: ((3, 5, 8), (6, 4, 11), (1, 7, 4)),
+    judge=_address,
+    mistakes=ADDRESSES,
+    right="each token reads its row and column on grids of 3 x 5, 6 x 4 and 1 x 7, whatever its patch shows.",
 )
-def _address(answer: Callable) -> str:
-    for rows, cols, D in ((3, 5, 8), (6, 4, 11)):
-        table, read = parts(call(answer, rows, cols, D), 2, "the pair (table, read)")
-        if isinstance(table, Tensor) and table.ndim == 3 and table.shape[0] == 1:
-            table = table[0]
-        table = tensor_like(table, torch.zeros(rows * cols, D), whose="")
-        read = tensor_like(read, torch.zeros(D, 2), whose="")
-        content = 10 * fresh(4, rows * cols, D)
-        content[..., -2:] = 0
-        found = (content + table) @ read  # (4, N, 2)
-        wanted = torch.cartesian_prod(torch.arange(rows), torch.arange(cols)).float()  # (N, 2)
-        if not torch.allclose(found, wanted.expand_as(found), atol=1e-2):
-            raise Wrong(_address_mistake(table, read, (found - wanted).abs().max().item(), rows, cols))
-    return "each token reads its row and column on grids of 3 x 5 and 6 x 4, whatever its patch shows."
 
 
 def _address_mistake(table: Tensor, read: Tensor, off: float, rows: int, cols: int) -> str:
@@ -175,8 +182,8 @@ def _address_mistake(table: Tensor, read: Tensor, off: float, rows: int, cols: i
         theirs, reads = mistake(rows, cols, table.shape[1])
         if close(quiet, theirs @ reads, 1e-3):
             return message.format(off=off, rows=rows, cols=cols)
-    wanted = torch.cartesian_prod(torch.arange(rows), torch.arange(cols))
-    n = int((quiet - wanted).abs().amax(1).argmax())
+    right = torch.cartesian_prod(torch.arange(rows), torch.arange(cols))
+    n = int((quiet - right).abs().amax(1).argmax())
     r, c = (round(v, 2) for v in quiet[n].tolist())
     return f"On a grid of {rows} x {cols}, place {n} reads ({r}, {c}), and that is not its row and column."
 
@@ -197,54 +204,78 @@ def _verdict(clothes: Tensor, digits: Tensor) -> tuple[str, float, float]:
     return said, float(low), float(high)
 
 
-def _gains(values: object, name: str) -> Tensor:
-    """The gains of one data set, or Wrong if they cannot be gains of several seeds."""
-    if isinstance(values, Tensor):
+def _gains(values: Any, name: str) -> Tensor:
+    """The gains of one data set.
+
+    Raises: Wrong if they cannot be gains of several seeds.
+    """
+    if isinstance(values, (Tensor, np.ndarray)):
         values = values.tolist()
     if not isinstance(values, (list, tuple)):
-        raise Wrong(f"Your gains on {name} are {described(values)}: a list with one number per seed is wanted.")
+        raise Wrong(expected(f"a list of gains on {name}, one a seed", values))
     gains = torch.tensor([number(value) for value in values], dtype=torch.float64)
+    if reason := _no_gains(gains, name):
+        raise Wrong(reason)
+    return gains
+
+
+def _no_gains(gains: Tensor, name: str) -> str | None:
     if len(gains) < 3:
-        raise Wrong(
-            f"{len(gains)} gain{'s' * (len(gains) != 1)} on {name}: an interval needs three seeds or more here."
-        )
+        return f"{counted(len(gains), 'gain')} on {name}: an interval needs three seeds or more here."
     if gains.abs().max() > 1:
-        raise Wrong(
-            f"A gain of {gains[gains.abs().argmax()]:.3g} on {name}: accuracies lie between 0 and 1, so give gains as "
-            "shares, 0.05 for five points."
+        largest = gains[gains.abs().argmax()]
+        return (
+            f"A gain of {largest:.3g} on {name}: accuracies lie between 0 and 1, so give gains as shares, 0.05 for "
+            "five points."
         )
     if gains.min() > 0.6:
-        raise Wrong(
+        return (
             f"Every seed gains more than 60 points on {name}. Are these accuracies? A gain is the accuracy with "
             "positions minus the accuracy without."
         )
     if (gains == gains[0]).all():
-        raise Wrong(f"All {len(gains)} gains on {name} are the same number: did each run get its own seed?")
-    return gains
+        return f"All {len(gains)} gains on {name} are the same number: did each run get its own seed?"
+    return None
 
 
-@exercise(
+def _numbers(result: Any) -> tuple[str, str]:
+    """What follows from a report, and its numbers in words."""
+    clothes, digits, _ = parts(result, 3, "the triple (clothes, digits, verdict)")
+    gains = _gains(clothes, "clothes"), _gains(digits, "digits")
+    follows, low, high = _verdict(*gains)
+    gap = 100 * (gains[1].mean() - gains[0].mean())
+    interval = f"95 % interval [{low:+.1f}, {high:+.1f}]"
+    return follows, f"the gain on digits minus that on clothes is {gap:+.1f} points, {interval}"
+
+
+def _finding(result: Any) -> str | None:
+    follows, numbers = _numbers(result)
+    said = result[2]
+    if not isinstance(said, str) or said not in VERDICTS:
+        return expected(f"one of {', '.join(map(repr, VERDICTS))} as the verdict", said)
+    if said == follows:
+        return None
+    if follows == "not shown":
+        return f"In your runs {numbers}. The interval contains 0: chance alone may explain it."
+    if said == "not shown":
+        return f"In your runs {numbers}. The interval does not contain 0: you may say more than {said!r}."
+    return f"In your runs {numbers}. You name the data set that gains less."
+
+
+def _your_runs(results: Results) -> str:
+    [(_, report)] = results
+    follows, numbers = _numbers(report)
+    return f"{numbers}, so your verdict {follows!r} follows from your runs. Would it survive another setting?"
+
+
+Exercise(
     "2.4",
     "finding()",
     'Two trainings for each seed: `accuracy(few, seed, pos_std=1.0)` and `accuracy(few, seed, pos_embed="none")`. '
     "Their difference is one gain. Train outside `finding`, keep the lists, and let `finding` return them.",
     "`scipy.stats.ttest_ind(d, c, equal_var=False).confidence_interval()` has the two ends of the 95 % interval of the "
     'difference. If it contains 0, the verdict is "not shown".',
-    {},
+    cases=lambda: [()],
+    judge=_finding,
+    right=_your_runs,
 )
-def _finding(answer: Callable) -> str:
-    clothes, digits, said = parts(call(answer), 3, "the triple (clothes, digits, verdict)")
-    gains = _gains(clothes, "clothes"), _gains(digits, "digits")
-    if said not in VERDICTS:
-        raise Wrong(f"Your verdict is {described(said)}: one of {', '.join(map(repr, VERDICTS))} is wanted.")
-    follows, low, high = _verdict(*gains)
-    gap = 100 * (gains[1].mean() - gains[0].mean())
-    interval = f"95 % interval [{low:+.1f}, {high:+.1f}]"
-    numbers = f"the gain on digits minus that on clothes is {gap:+.1f} points, {interval}"
-    if said == follows:
-        return f"{numbers}, so your verdict {said!r} follows from your runs. Would it survive another setting?"
-    if follows == "not shown":
-        raise Wrong(f"In your runs {numbers}. The interval contains 0: chance alone may explain it.")
-    if said == "not shown":
-        raise Wrong(f"In your runs {numbers}. The interval does not contain 0: you may say more than {said!r}.")
-    raise Wrong(f"In your runs {numbers}. You name the data set that gains less.")

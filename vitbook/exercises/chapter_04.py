@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from vitbook import faults
-from vitbook.exercises.engine import Wrong, call, close, exercise, fresh, tensor_like
-from vitbook.exercises.forms import compute, fresh_module, linear
+from vitbook.exercises.declaration import Exercise
+from vitbook.exercises.forms import blank_class, compute, forbidding, linear
+from vitbook.exercises.values import apart, close, counted, expected, fresh, perturbed, tensor_like
 from vitbook.faults import attend
 from vitnb.attention import MultiHeadAttention
 from vitnb.positions import sincos_table
@@ -33,27 +34,21 @@ def _terms(
     return out.transpose(1, 2) @ matrices(layer)
 
 
-def _layer(kind: type[nn.Module], D: int, h: int) -> nn.Module:
-    layer = kind(D, h).eval()
-    for parameter in layer.parameters():
-        parameter.data = 0.4 * fresh(*parameter.shape)
-    return layer
-
-
-def _one_tensor(result: Any, wanted: Tensor, layer: MultiHeadAttention, x: Tensor) -> None:
+def _one_tensor(result: Any, right: Tensor, layer: MultiHeadAttention, x: Tensor) -> str | None:
     listed = isinstance(result, (list, tuple)) and len(result) == layer.num_heads
     if listed and all(isinstance(term, Tensor) for term in result):
-        raise Wrong(f"Your function returns a {type(result).__name__} of tensors: one tensor (B, h, T, D) is wanted.")
+        return expected("one tensor (B, h, T, D)", result)
+    return None
 
 
-def _no_terms(result: Tensor, wanted: Tensor, layer: MultiHeadAttention, x: Tensor) -> str:
+def _no_terms(result: Tensor, right: Tensor, layer: MultiHeadAttention, x: Tensor) -> str:
     total = result.sum(1)
-    if close(total, wanted.sum(1), 1e-4) or close(total, layer(x), 1e-4):
+    if close(total, right.sum(1), 1e-4) or close(total, layer(x), 1e-4):
         return "Your terms add up to the right sum, but the single ones are not those of the heads."
     return (
-        f"The terms of all {layer.num_heads} heads and the bias should add up to layer(x): yours are off by up to "
-        f"{(total - wanted.sum(1)).abs().max():.2g}. Are the heads right before layer.proj? And which columns of its "
-        "weight does head 1 meet?"
+        f"The terms of {'all ' * (layer.num_heads > 1)}{counted(layer.num_heads, 'head')} and the bias should add up "
+        f"to layer(x): yours are {apart(total, right.sum(1))}. Are the heads right before layer.proj? And which "
+        "columns of its weight does head 1 meet?"
     )
 
 
@@ -65,7 +60,7 @@ compute(
     "A Linear computes x @ weight.T, so the numbers of head s meet only some columns of layer.proj.weight. How many, "
     "and from where? The bias belongs to no head.",
     cases=lambda: (
-        (_layer(MultiHeadAttention, D, h), fresh(B, T, D))
+        (perturbed(MultiHeadAttention(D, h).eval()), fresh(B, T, D))
         for B, T, D, h in ((2, 5, 12, 3), (3, 7, 20, 5), (1, 6, 8, 1))
     ),
     reference=_terms,
@@ -102,23 +97,26 @@ compute(
 )
 
 
-@exercise(
+GRID = (6, 7)
+WAYS = ((2, -3), (0, -1), (0, 1), (1, 0), (-1, 0), (-1, 2))
+
+
+def _query_matrix(W: Any, P: int, down: int, right: int) -> str | None:
+    table = sincos_table(GRID, P)[0]  # (N, P)
+    return _attends(tensor_like(W, torch.zeros(P, P)), table.reshape(*GRID, P), down, right)
+
+
+Exercise(
     "4.2",
     "query_matrix(P, down, right)",
     "The chapter's head for the left neighbour is the case down=0, right=-1. Which of its two blocks has to do with "
     "rows? Positions grow downwards and to the right.",
     "Two rotations in one matrix: the first half of the features is moved by the number of rows, the second half by "
     "the number of columns. The chapter's rotation(k, P // 2) makes each.",
+    cases=lambda: [(P, *way) for P in (64, 48) for way in WAYS],  # at 48, speeds that fall too slowly hit all, too
+    judge=_query_matrix,
+    right=f"at every place of a grid of 6 x 7 that has such a neighbour, in {len(WAYS)} directions and 2 widths.",
 )
-def _query_matrix(answer: Callable) -> str:
-    ways = [(2, -3), (0, -1), (0, 1), (1, 0), (-1, 0), (-1, 2)]
-    for P in (64, 48):  # at 48, speeds that fall too slowly find every neighbour, too
-        for down, right in ways:
-            rows, cols = 6, 7
-            table = sincos_table((rows, cols), P)[0]  # (N, P)
-            W = tensor_like(call(answer, P, down, right), table[0, :1].expand(P, P), whose="")
-            _attends(W, table.reshape(rows, cols, P), down, right)
-    return "at every place of a grid of 6 x 7 that has such a neighbour, in 6 directions and 2 widths."
 
 
 def _target(queries: Tensor, table: Tensor, down: int, right: int) -> float:
@@ -135,31 +133,29 @@ def _target(queries: Tensor, table: Tensor, down: int, right: int) -> float:
     return (first[here] == there).float().mean().item()
 
 
-def _attends(W: Tensor, table: Tensor, down: int, right: int) -> None:
+WRONG_WAYS: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    "attends in the opposite direction": lambda down, right: (-down, -right),
+    "exchanges rows and columns": lambda down, right: (right, down),
+    "exchanges rows and columns and attends in the opposite direction": lambda down, right: (-right, -down),
+    "attends to the token's own place": lambda down, right: (0, 0),
+    "goes the right way up and down and the wrong way left and right": lambda down, right: (down, -right),
+    "goes the right way left and right and the wrong way up and down": lambda down, right: (-down, right),
+}
+
+
+def _attends(W: Tensor, table: Tensor, down: int, right: int) -> str | None:
     queries = table @ W  # (rows, cols, P)
     if _target(queries, table, down, right) == 1.0:
         weight = (20 * queries.flatten(0, 1) @ table.flatten(0, 1).T).softmax(-1).amax(-1).mean()
-        if weight < 0.75:
-            raise Wrong(
-                f"The highest score is at the right place, but at beta 20 its weight is {weight:.2f}: the scores are "
-                "too small."
-            )
-        return
+        small = f"The highest score is at the right place, but at beta 20 its weight is {weight:.2f}: the scores are "
+        return f"{small}too small." if weight < 0.75 else None
     case = f"query_matrix({W.shape[0]}, down={down}, right={right})"
-    wrong_ways = {
-        "attends in the opposite direction": (-down, -right),
-        "exchanges rows and columns": (right, down),
-        "exchanges rows and columns and attends in the opposite direction": (-right, -down),
-        "attends to the token's own place": (0, 0),
-        "goes the right way up and down and the wrong way left and right": (down, -right),
-        "goes the right way left and right and the wrong way up and down": (-down, right),
-    }
-    for words, way in wrong_ways.items():
+    for words, turned in WRONG_WAYS.items():
+        way = turned(down, right)
         if way != (down, right) and _target(queries, table, *way) == 1.0:
-            transposed = " Is a matrix transposed?" if way == (-down, -right) else ""
-            raise Wrong(f"{case} {words}.{transposed}")
+            return f"{case} {words}.{' Is a matrix transposed?' if way == (-down, -right) else ''}"
     found = _target(queries, table, down, right)
-    raise Wrong(f"{case} gives that place the highest score for {100 * found:.0f} % of the tokens that have one.")
+    return f"{case} gives that place the highest score for {100 * found:.0f} % of the tokens that have one."
 
 
 PARTS = ("query", "key", "value", "proj")
@@ -206,10 +202,10 @@ class _OneHead(MultiHeadAttention):
         return self.proj(self.attend(*self.qkv(x)[:, None].chunk(3, dim=-1))[:, 0])
 
 
-MY_MISTAKES: dict[str, Callable] = {
+MY_MISTAKES: dict[str, type[nn.Module]] = {
     "The output projection is missing: proj is not used.": _four(_Unprojected),
     "There is only one head: num_heads changes nothing.": _four(_OneHead),
-    "A head gets every num_heads-th feature: those that lie side by side are wanted.": _four(_EveryHth),
+    "A head gets every num_heads-th feature, in place of those that lie side by side.": _four(_EveryHth),
 } | {
     f"Your layer {symptom}.": _four(kind)
     for symptom, kind in (
@@ -219,42 +215,23 @@ MY_MISTAKES: dict[str, Callable] = {
 }
 
 
-@exercise(
+def _layers(layer: nn.Module, dim: int, num_heads: int) -> str | None:
+    return next(filter(None, (linear(layer, name, dim, dim) for name in PARTS)), None)
+
+
+blank_class(
     "4.3",
     "MyAttention(dim, num_heads)",
     "Four linear layers, then: split each of queries, keys and values into (B, h, T, d), attend, merge, project. Say "
     "the shape of every line aloud.",
     "Splitting takes two steps, because view draws borders and transpose moves the axes. In which order? Merging takes "
     "the same two, backwards.",
-    MY_MISTAKES,
+    kind=_four(MultiHeadAttention),
+    parts=PARTS,
+    asked=_layers,
+    cases=lambda: (((dim, num_heads), (fresh(B, T, dim),)) for B, T, dim, num_heads in ((2, 5, 12, 3), (3, 7, 20, 5))),
+    watch=forbidding(multi_head="nn.MultiheadAttention"),
+    mistakes=MY_MISTAKES,
+    otherwise="Do all heads attend, and does each bring its own features back to its own tokens?",
+    right="with 3 and 5 heads, against the layer that equals nn.MultiheadAttention.",
 )
-def _my_attention(answer: Callable) -> str:
-    for B, T, dim, num_heads in ((2, 5, 12, 3), (3, 7, 20, 5)):
-        layer = fresh_module(answer, dim, num_heads)
-        for name in PARTS:
-            linear(layer, name, dim, dim)
-        for parameter in layer.parameters():  # far from where all weights are nearly equal
-            parameter.data = 0.4 * fresh(*parameter.shape)
-        x = fresh(B, T, dim)
-        result = call(layer.eval(), x)
-        with torch.no_grad():
-            right = _with_parts(_four(MultiHeadAttention), layer, dim, num_heads)(x)
-            result = tensor_like(result, right)
-            if close(result, right, 1e-4):
-                continue
-            for message, kind in MY_MISTAKES.items():
-                if close(result, _with_parts(kind, layer, dim, num_heads)(x), 1e-4):
-                    raise Wrong(message)
-        raise Wrong(
-            f"Your result is off by up to {(result - right).abs().max():.2g}. Do all heads attend, and does each bring "
-            "its own features back to its own tokens?"
-        )
-    return "with 3 and 5 heads, against the layer that equals nn.MultiheadAttention."
-
-
-def _with_parts(kind: type[nn.Module], layer: nn.Module, dim: int, num_heads: int) -> nn.Module:
-    """A layer of this kind with the linear layers of the reader's."""
-    own = kind(dim, num_heads)
-    for name in PARTS:
-        setattr(own, name, getattr(layer, name))
-    return own

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitbook import faults
-from vitbook.exercises.engine import Wrong, close, described, exercise, fresh
-from vitbook.exercises.forms import build, compute, fresh_module, judge, runs_like
+from vitbook.exercises.forms import blank_class, compute, forbidding, hunt, kinds, weights
+from vitbook.exercises.values import apart, close, counted, described, fresh
 from vitbook.faults import wire
 from vitnb.attention import MultiHeadAttention
 from vitnb.blocks import MLP, PreNormBlock
@@ -23,9 +23,10 @@ def _norm_cases() -> list[tuple]:
     return [*drawn, (torch.full((2, 3, 6), 5.0), torch.ones(6), torch.zeros(6), 0.5)]
 
 
-def _flat(result: Tensor, wanted: Tensor, x: Tensor, *_: Tensor) -> None:
+def _flat(result: Tensor, right: Tensor, x: Tensor, *_: Tensor) -> str | None:
     if x.var() == 0 and isinstance(result, Tensor) and not result.isfinite().all():
-        raise Wrong("A token whose numbers are all 5 gives NaN: its variance is 0, and nothing keeps you from 0/0.")
+        return "A token whose numbers are all 5 gives NaN: its variance is 0, and nothing keeps you from 0/0."
+    return None
 
 
 compute(
@@ -38,6 +39,7 @@ compute(
     cases=_norm_cases,
     reference=lambda x, gain, bias, eps: F.layer_norm(x, x.shape[2:], gain, bias, eps),
     before=_flat,
+    watch=forbidding(layer_norm="nn.LayerNorm or F.layer_norm"),
     mistakes={
         "You normalise over tokens and channels together: every token then depends on all others.": (
             wire.over_tokens_and_channels
@@ -62,24 +64,16 @@ compute(
         "The mean is not subtracted.": wire.mean_kept,
         "You subtract the mean and do not divide by the standard deviation.": wire.only_centred,
     },
-    otherwise=lambda result, wanted, x, gain, bias, eps: (
-        f"For tokens {tuple(x.shape)} and eps = {eps:g} you are off by up to {(result - wanted).abs().max():.2g}: "
-        "compute the token 1, 2, 3, 6 of this chapter on paper."
+    otherwise=lambda result, right, x, gain, bias, eps: (
+        f"For tokens {tuple(x.shape)} and eps = {eps:g} you are {apart(result, right)}: compute the token 1, 2, 3, 6 "
+        "of this chapter on paper."
     ),
     right="equal to nn.LayerNorm for 3 shapes and 3 values of eps, with random gains and biases.",
     tolerance=1e-4,
 )
 
 
-def _shaken(block: nn.Module) -> nn.Module:
-    """Every parameter random: a gain of 1 or a bias of 0 hides mistakes."""
-    with torch.no_grad():
-        for p in block.parameters():
-            p.copy_(0.4 * fresh(*p.shape))
-    return block
-
-
-BLOCK_MISTAKES: dict[str, Callable] = {
+BLOCK_MISTAKES: dict[str, type[nn.Module]] = {
     "That is post-norm: you add, then normalise the residual stream itself.": wire.PostNorm,
     "You normalise, then add: what you add to is the normalised token, so the residual stream is lost. With both "
     "branches at zero your block would not return x.": wire.NormaliseThenAdd,
@@ -105,42 +99,56 @@ BLOCK_MISTAKES: dict[str, Callable] = {
 }
 
 
-@exercise(
+def large_eps(name: str, norm: nn.Module) -> str | None:
+    """What is wrong with a norm whose eps is so large that it changes the result."""
+    told = f"{name} has eps = {norm.eps:g}, which changes what it computes: 1e-5 or 1e-6 only keeps it from 0/0."
+    return told if norm.eps > 1e-4 else None
+
+
+def block_as_asked(block: nn.Module, D: int, heads: int) -> str | None:
+    """What is wrong with the parts of a block, or nothing."""
+    if message := kinds(
+        block, {"norm1": nn.LayerNorm, "attention": MultiHeadAttention, "norm2": nn.LayerNorm, "mlp": MLP}
+    ):
+        return message
+    for name in ("norm1", "norm2"):
+        norm = getattr(block, name)
+        if norm.normalized_shape != (D,):
+            return f"{name} normalises over {norm.normalized_shape}: the features of one token are ({D},)."
+        if norm.weight is None or norm.bias is None:
+            return (
+                f"{name} has no gains or no biases, which are learned: leave elementwise_affine and bias as they are."
+            )
+        if message := large_eps(name, norm):
+            return message
+    if block.norm1 is block.norm2:
+        return "norm1 and norm2 are one module: each branch has a norm with a gain and a bias of its own."
+    attention, mlp = block.attention, block.mlp
+    if attention.num_heads != heads:
+        return f"Expected attention with {counted(heads, 'head')}, the num_heads given, got {attention.num_heads}."
+    if mlp.fc1.out_features != 4 * D:
+        hidden = mlp.fc1.out_features
+        return f"Expected an MLP with {4 * D} hidden units, 4 * dim, got {hidden}."
+    if not isinstance(mlp.act, nn.GELU):
+        return f"Your MLP has {described(mlp.act)} in the middle: the GELU must stay."
+    return None
+
+
+blank_class(
     "5.2",
     "Block(dim, num_heads)",
     "Two parts read the residual stream, and each has a norm of its own in front: four parts to make in __init__. How "
     "many features does a LayerNorm of one token have?",
     "Each of the two lines of forward has the same form: the residual stream, plus a branch that begins with a norm. "
     "So no line may put a norm's output in the place of x.",
-    BLOCK_MISTAKES,
+    kind=PreNormBlock,
+    parts=("norm1", "attention", "norm2", "mlp"),
+    asked=block_as_asked,
+    cases=lambda: (((D, heads), (3 * fresh(B, T, D),)) for B, T, D, heads in ((3, 17, 48, 6), (2, 5, 8, 2))),
+    mistakes=BLOCK_MISTAKES,
+    otherwise="Set both branches to zero: does it return x?",
+    right="equal to vitnb.PreNormBlock for 2 sizes, with random weights, gains and biases.",
 )
-def _block(answer: Callable) -> str:
-    for B, T, D, heads in ((3, 17, 48, 6), (2, 5, 8, 2)):
-        block = fresh_module(answer, D, heads)
-        _parts_as_asked(block, D, heads)
-        _shaken(block.eval())
-        x = 3 * fresh(B, T, D)
-        runs_like(block, x, PreNormBlock, BLOCK_MISTAKES, "Set both branches to zero: does it return x?")
-    return "equal to vitnb.PreNormBlock for 2 sizes, with random weights, gains and biases."
-
-
-def _parts_as_asked(block: nn.Module, D: int, heads: int) -> None:
-    kinds = {"norm1": nn.LayerNorm, "attention": MultiHeadAttention, "norm2": nn.LayerNorm, "mlp": MLP}
-    for name, kind in kinds.items():
-        part = getattr(block, name, None)
-        if not isinstance(part, kind):
-            found = "there is none" if part is None else f"yours is {described(part)}"
-            raise Wrong(f"A part named {name}, of the kind {kind.__name__}, is wanted: {found}.")
-    for name in ("norm1", "norm2"):
-        shape = getattr(block, name).normalized_shape
-        if shape != (D,):
-            raise Wrong(f"{name} normalises over {shape}: the features of one token are ({D},).")
-    if block.norm1 is block.norm2:
-        raise Wrong("norm1 and norm2 are one module: each branch has a norm with a gain and a bias of its own.")
-    if block.attention.num_heads != heads:
-        raise Wrong(f"Your attention has {block.attention.num_heads} heads: {heads} are wanted, the num_heads given.")
-    if block.mlp.fc1.out_features != 4 * D:
-        raise Wrong(f"Your MLP has {block.mlp.fc1.out_features} hidden units: 4 * dim = {4 * D} are wanted.")
 
 
 class _Sized(MLP):
@@ -161,12 +169,13 @@ def _halves(D: int, first: tuple[float, float] = (1, -1), second: tuple[float, f
     return mlp
 
 
-def _mlp_as_asked(mlp: MLP, D: int) -> None:
+def _mlp_as_asked(mlp: MLP, D: int) -> str | None:
     shapes = tuple(mlp.fc1.weight.shape), tuple(mlp.fc2.weight.shape)
     if shapes != ((2 * D, D), (D, 2 * D)):
-        raise Wrong(f"The weights of your MLP have shapes {shapes[0]} and {shapes[1]}: MLP(D, 2 * D) was asked.")
+        return f"The weights of your MLP have shapes {shapes[0]} and {shapes[1]}: MLP(D, 2 * D) was asked."
     if not isinstance(mlp.act, nn.GELU):
-        raise Wrong(f"Your MLP has {described(mlp.act)} in the middle: the GELU must stay.")
+        return f"Your MLP has {described(mlp.act)} in the middle: the GELU must stay."
+    return None
 
 
 def _no_identity(mlp: MLP, result: Tensor, _: Tensor, D: int, x: Tensor, size: float) -> str:
@@ -182,7 +191,7 @@ def _no_identity(mlp: MLP, result: Tensor, _: Tensor, D: int, x: Tensor, size: f
     return f"For x = {x[0, 0, 0]:.2f} in channel 0 your MLP returns {result[0, 0, 0]:.2f}."
 
 
-build(
+weights(
     "5.3",
     "identity_mlp(D)",
     "GELU(1) - GELU(-1) is 1, and GELU(2) - GELU(-2) is 2. So two hidden units together can pass on a number exactly. "
@@ -241,12 +250,16 @@ _NAMES = {kind: name for name, kind in WRONG_WIRINGS.items()}
 def _strict(rejected: list[str], missed: list[str]) -> str:
     if len(missed) == len(WRONG_WIRINGS):
         return "Does it look at the shape only?"
+    if len(rejected) == 3 and not missed:
+        return "Does it ever say True?"
     if rejected:
         only_order = rejected == ["another order"]
         return "Sums in another order differ in the last digits: do you leave room for that?" if only_order else ""
     through = {kind for kind, name in _NAMES.items() if name in missed}
     if {wire.OnlyForTheMLP, wire.NoNorms} <= through:
         return "With branches at zero only the residual stream is tested: what do the branches read, and what of?"
+    if through & {wire.NoSecondNorm, wire.NoSecondPlus}:
+        return "Does your MLP return something, and something that depends on what it reads?"
     if wire.SwappedNorms in through:
         return "Are your two norms two different functions?"
     if through & {wire.MLPFirst, wire.BranchesNormedLast}:
@@ -254,7 +267,7 @@ def _strict(rejected: list[str], missed: list[str]) -> str:
     return ""
 
 
-judge(
+hunt(
     "5.4",
     "is_pre_norm(wire)",
     "Choose four functions that you can follow in your head, and a small x. What does a pre-norm block return for "

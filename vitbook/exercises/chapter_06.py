@@ -1,12 +1,11 @@
 """Exercises of chapter 6: which deep stack trains, how large a push may be, a block with LayerScale."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
-from vitbook.exercises.engine import Wrong, described, exercise, fresh
-from vitbook.exercises.forms import compute, fresh_module, letters, runs_like
+from vitbook.exercises.chapter_05 import block_as_asked
+from vitbook.exercises.forms import blank_class, compute, letters
+from vitbook.exercises.values import described, fresh
 from vitnb.attention import MultiHeadAttention
 from vitnb.blocks import MLP
 
@@ -18,17 +17,26 @@ REASONS = {
 }
 
 
-@exercise(
+letters(
     "6.1",
     "these_train()",
     "Draw the diagram of each. Where does a norm stand on the residual stream? And how far is each block from the "
     "identity before the first step?",
     "One of them is another one in disguise: chapter 5 proves it. And a number that multiplies by 1 does nothing, "
     "at first.",
+    chosen="BC",
+    reasons=REASONS,
+    things="stacks",
+    right="the measurement says the same. The solution prints it.",
 )
-def _prediction(answer: Callable) -> str:
-    letters(answer, "BC", REASONS, "stacks")
-    return "the measurement says the same. The solution prints it."
+
+
+def _other_push(result: float, right: float, L: int) -> str:
+    if result < 0:
+        return "The size of a push is not negative: an equation with beta^2 has two roots."
+    left = (1 + result**2) ** -L
+    rounded = " You are near: do not round." if abs(result - right) < 0.01 * right else ""
+    return f"For L = {L} your push {result:.6g} leaves {left:.6g} of the distance, and not one half.{rounded}"
 
 
 compute(
@@ -40,7 +48,7 @@ compute(
     cases=lambda: ((L,) for L in (1, 3, 6, 24, 36, 100)),
     reference=lambda L: (2 ** (1 / L) - 1) ** 0.5,
     mistakes={
-        "That is the square of the push that is wanted: a root is missing.": lambda L: 2 ** (1 / L) - 1,
+        "That is the square of the push: a root is missing.": lambda L: 2 ** (1 / L) - 1,
         "You count one sum for each block: a block has two branches, and each of them ends in a sum and a norm.": (
             lambda L: (4 ** (1 / L) - 1) ** 0.5
         ),
@@ -57,9 +65,7 @@ compute(
         "Your push does not depend on L: it leaves half of the distance after one block, and less after each further "
         "one.": lambda L: 1.0,
     },
-    otherwise=lambda result, wanted, L: (
-        f"For L = {L} your push {result:.3g} leaves {(1 + result**2) ** -L:.3g} of the distance: one half is wanted."
-    ),
+    otherwise=_other_push,
     right="half of the distance is left for 6 depths from 1 to 100 blocks.",
 )
 
@@ -152,7 +158,7 @@ class _NoPlus(_Scaled):
         return self.gain2 * self.mlp(self.norm2(x))
 
 
-SCALED_MISTAKES: dict[str, Callable] = {
+SCALED_MISTAKES: dict[str, type[nn.Module]] = {
     "Your gains are made and not used: the block computes what a plain pre-norm block computes.": _Unused,
     "Only attention has a gain: the MLP's branch needs one as well.": _FirstOnly,
     "Only the MLP has a gain: attention's branch needs one as well.": _SecondOnly,
@@ -173,46 +179,37 @@ SCALED_MISTAKES: dict[str, Callable] = {
 }
 
 
-@exercise(
+def _parts_as_asked(block: nn.Module, D: int, heads: int, gain: float) -> str | None:
+    if message := block_as_asked(block, D, heads):
+        return message
+    for name in ("gain1", "gain2"):
+        own = getattr(block, name, None)
+        if not isinstance(own, nn.Parameter):
+            found = "there is none" if own is None else f"yours is {described(own)}, which no optimizer would train"
+            return f"Expected a parameter named {name}: {found}."
+        if own.shape != (D,):
+            return f"Expected {name} of shape ({D},), one gain for each feature, got {tuple(own.shape)}."
+        if wrong := [value for value in own.tolist() if abs(value - gain) > 1e-5 * gain]:
+            return f"{name} starts at {wrong[0]:.2g} in one of its features: all of it should start at {gain:g}."
+    if block.gain1 is block.gain2:
+        return "gain1 and gain2 are one and the same parameter: each branch has a gain of its own."
+    return None
+
+
+blank_class(
     "6.3",
     "ScaledBlock(dim, num_heads, gain)",
     "Begin with the pre-norm block of chapter 5. What is learned belongs into an nn.Parameter, and torch.full makes a "
     "tensor with the same number everywhere.",
     "The equation of LayerScale has one product and one sum. Which of the two lines of a pre-norm block is f(x) in it, "
     "and where does the gain stand?",
-    SCALED_MISTAKES,
+    kind=_Scaled,
+    parts=("norm1", "attention", "norm2", "mlp", "gain1", "gain2"),
+    asked=_parts_as_asked,
+    cases=lambda: (
+        ((D, heads, gain), (3 * fresh(B, T, D),)) for B, T, D, heads, gain in ((3, 17, 48, 6, 1e-4), (2, 5, 8, 2, 0.1))
+    ),
+    mistakes=SCALED_MISTAKES,
+    otherwise="Set both gains to zero: does it return x?",
+    right="2 sizes, with random weights, and gains that start where they should.",
 )
-def _scaled_block(answer: Callable) -> str:
-    for B, T, D, heads, gain in ((3, 17, 48, 6, 1e-4), (2, 5, 8, 2, 0.1)):
-        block = fresh_module(answer, D, heads, gain)
-        _parts_as_asked(block, D, heads, gain)
-        with torch.no_grad():
-            for p in block.eval().parameters():  # a norm's gain of 1 or a bias of 0 hides mistakes
-                p.copy_(0.4 * fresh(*p.shape))
-        x = 3 * fresh(B, T, D)
-        runs_like(block, x, _Scaled, SCALED_MISTAKES, "Set both gains to zero: does it return x?")
-    return "2 sizes, with random weights, and gains that start where they should."
-
-
-def _parts_as_asked(block: nn.Module, D: int, heads: int, gain: float) -> None:
-    kinds = {"norm1": nn.LayerNorm, "attention": MultiHeadAttention, "norm2": nn.LayerNorm, "mlp": MLP}
-    for name, kind in kinds.items():
-        part = getattr(block, name, None)
-        if not isinstance(part, kind):
-            found = "there is none" if part is None else f"yours is {described(part)}"
-            raise Wrong(f"A part named {name}, of the kind {kind.__name__}, is wanted: {found}.")
-    if block.attention.num_heads != heads:
-        raise Wrong(f"Your attention has {block.attention.num_heads} heads: {heads} were asked for.")
-    for name in ("gain1", "gain2"):
-        own = getattr(block, name, None)
-        if not isinstance(own, nn.Parameter):
-            found = "there is none" if own is None else f"yours is {described(own)}, which no optimizer would train"
-            raise Wrong(f"A parameter named {name} is wanted: {found}.")
-        if own.shape != (D,):
-            raise Wrong(f"{name} has the shape {tuple(own.shape)}: one gain for each feature is wanted, ({D},).")
-        if not torch.allclose(own, torch.tensor(gain)):
-            raise Wrong(
-                f"{name} starts at {own[0].item():.2g} in its first feature: all of it should start at {gain:g}."
-            )
-    if block.gain1 is block.gain2:
-        raise Wrong("gain1 and gain2 are one and the same parameter: each branch has a gain of its own.")

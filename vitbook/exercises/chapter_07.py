@@ -1,5 +1,6 @@
 """Exercises of chapter 7: what is read, a mean of patches beside a cls token, a test, a mean by hand."""
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -8,44 +9,42 @@ import torch
 from torch import Tensor, nn
 
 from vitbook import faults
-from vitbook.exercises.engine import Wrong, call, close, described, exercise, fresh, tensor_like, yes_or_no
-from vitbook.exercises.forms import build, judge
+from vitbook.exercises.declaration import Exercise, Judgement
+from vitbook.exercises.forms import UNREACHED, hunt, weights
+from vitbook.exercises.values import apart, close, expected, fresh, perturbed, tensor_like, yes_or_no
 from vitbook.faults import attend, pool
 from vitnb.attention import MultiHeadAttention, record_attention
 from vitnb.pooling import ClsToken
 from vitnb.vit import ViT, ViTConfig
 
 
-@exercise(
+def _cases() -> list[tuple[str, int, str, bool]]:
+    cases = list(itertools.product(("cls", "mean", "attn"), (0, 3), ("before", "after"), (True, False)))
+    random.Random().shuffle(cases)
+    return cases
+
+
+def _moves(result: Any, *case: Any) -> str | None:
+    return None if (moves := yes_or_no(result)) == _really_moves(*case) else _reason(*case, moves)
+
+
+Exercise(
     "7.1",
     "logits_move(pool, token, place, attention)",
     "Two questions for each case. Is the token that was changed read at the end? If it is not, is there a way left "
     "from it to one that is?",
     "With pool 'cls' one row is read, with the other two every row. And the only way from one token to another is "
     "the attention of a block: how many blocks are still to come?",
+    cases=_cases,
+    judge=_moves,
+    right="all 24 cases, compared with models that were really run.",
 )
-def _moves(answer: Callable) -> str:
-    cases = [
-        (pool, token, place, attention)
-        for pool in ("cls", "mean", "attn")
-        for token in (0, 3)
-        for place in ("before", "after")
-        for attention in (True, False)
-    ]
-    random.Random().shuffle(cases)
-    said = [yes_or_no(call(answer, *case)) for case in cases]
-    for case, moves in zip(cases, said, strict=True):
-        if moves != _really_moves(*case):
-            raise Wrong(_reason(*case, moves))
-    return f"all {len(cases)} cases, compared with models that were really run."
 
 
 @torch.no_grad()
 def _really_moves(pool: str, token: int, place: str, attention: bool) -> bool:
     """Replace one token by noise in a model with random weights and look."""
-    model = ViT(ViTConfig(img_size=12, embed_dim=12, depth=2, num_heads=2, global_pool=pool)).eval()
-    for parameter in model.parameters():
-        parameter.data = 0.5 * fresh(*parameter.shape)
+    model = perturbed(ViT(ViTConfig(img_size=12, embed_dim=12, depth=2, num_heads=2, global_pool=pool)).eval(), 0.5)
     for block in model.blocks:
         block.attention.proj.weight.mul_(attention)
         block.attention.proj.bias.mul_(attention)
@@ -83,7 +82,7 @@ def _reads(read: Callable[[Tensor], Tensor]) -> type[ClsToken]:
 
 READS = {
     "The cls token is in your mean: change it alone, and the answer moves.": pool.MeanWithCls,
-    "That is the cls token alone: the patches are wanted.": ClsToken,
+    "That is the cls token alone, and not the mean of the patches.": ClsToken,
     "You leave out the last patch and keep the cls token.": _reads(lambda x: x[:, :-1].mean(1)),
     "You take the sum, not the mean.": _reads(lambda x: x[:, 1:].sum(1)),
     "You sum the patches and divide by 1 + N; there are N of them.": _reads(lambda x: x[:, 1:].sum(1) / x.shape[1]),
@@ -91,73 +90,81 @@ READS = {
 }
 
 
-@exercise(
+def _patch_mean(own: Any, D: int, x: Tensor, z: Tensor) -> Judgement:
+    if not isinstance(own, nn.Module):
+        return expected("an nn.Module", own)
+    if missing := [name for name in ("prepend", "forward") if not hasattr(own, name)]:
+        return f"Your {type(own).__name__} has no {missing[0]}."
+    joined = yield own.prepend, x
+    read = yield own.forward, z
+    if message := _no_token(own, D) or _not_joined(joined, x):
+        return message
+    token = next(own.parameters())
+    token.data = fresh(*token.shape)
+    joined = yield own.prepend, x
+    if message := _not_the_token(joined, token, x):
+        return message
+    right = z[:, 1:].mean(1)
+    if not close(mean := tensor_like(read, right), right):
+        known = (message for message, wrong in READS.items() if close(mean, wrong(D)(z)))
+        return next(known, f"Your vector is {apart(mean, right)} from the mean of the patches.")
+    if not read.requires_grad:
+        return UNREACHED.format("blocks through what is read")
+    if getattr(own, "num_prefix_tokens", None) != 1:
+        return "A ViT asks for num_prefix_tokens, to give your token a place in the position table: it is 1."
+    return None
+
+
+def _no_token(pool: nn.Module, D: int) -> str | None:
+    parameters = dict(pool.named_parameters())
+    if not parameters:
+        return (
+            "named_parameters() is empty: your token is never trained. It must be an nn.Parameter that is assigned to "
+            "self in __init__."
+        )
+    if len(parameters) > 1 or sum(p.numel() for p in parameters.values()) != D:
+        shapes = ", ".join(f"{name} {tuple(p.shape)}" for name, p in parameters.items())
+        return f"Expected one parameter of {D} numbers for embed_dim={D}, got {shapes}."
+    return None
+
+
+def _not_joined(joined: Any, x: Tensor) -> str | None:
+    B, N, D = x.shape
+    joined = tensor_like(joined, x.new_empty(B, 1 + N, D))
+    if torch.equal(joined[:, 1:], x):
+        return None
+    last = ": your token comes last" if torch.equal(joined[:, :-1], x) else ""
+    return f"After prepend, tokens 1 to N are not the patches in their order{last}."
+
+
+def _not_the_token(joined: Tensor, token: nn.Parameter, x: Tensor) -> str | None:
+    """Is the first of the tokens the parameter, and does it learn?"""
+    if not torch.equal(joined.detach()[:, 0], token.detach().reshape(1, -1).expand(len(x), -1)):
+        return "Token 0 is not your parameter: whatever training does to it, the model would not notice."
+    learns = token.requires_grad and joined.requires_grad
+    if not learns or torch.autograd.grad(joined[:, 0].sum(), token, allow_unused=True)[0] is None:
+        return (
+            "No gradient reaches your token, so it would never learn: is it detached, joined under no_grad, or without "
+            "requires_grad?"
+        )
+    return None
+
+
+Exercise(
     "7.2",
     "PatchMean(embed_dim)",
     "prepend is that of the chapter's ClsToken, and so is the parameter. Only what is read at the end is new.",
     "Cut off the row that is no patch, then average over the axis of the tokens: (B, 1 + N, D) becomes (B, N, D), "
     "then (B, D).",
-    READS,
+    cases=lambda: (
+        (D, fresh(B, N, D), fresh(B, 1 + N, D).requires_grad_()) for B, N, D in ((3, 7, 12), (5, 4, 6), (1, 9, 8))
+    ),
+    judge=_patch_mean,
+    given=lambda D, x, z: (D,),
+    mistakes=READS,
+    right="one learned token joins the patches, and exactly the patches are averaged.",
+    runs="inside",
 )
-def _patch_mean(answer: Callable) -> str:
-    for B, N, D in ((3, 7, 12), (5, 4, 6), (1, 9, 8)):
-        own = _module(call(answer, D), "prepend", "forward")
-        x, z = fresh(B, N, D), fresh(B, 1 + N, D)
-        y = call(own.prepend, x)
-        read = call(own.forward, z)
-        _joined(own, _token(own, D), x, y)
-        right = z[:, 1:].mean(1)
-        if not close(read := tensor_like(read, right), right):
-            found = (message for message, wrong in READS.items() if close(read, wrong(D)(z)))
-            raise Wrong(
-                next(found, f"Your vector is off the mean of the patches by up to {(read - right).abs().max():.2g}.")
-            )
-    if getattr(own, "num_prefix_tokens", None) != 1:
-        raise Wrong("A ViT asks for num_prefix_tokens, to give your token a place in the position table: it is 1.")
-    return "one learned token of shape (1, 1, D) joins the patches, and exactly the patches are averaged."
-
-
-def _module(result: Any, *attributes: str) -> nn.Module:
-    if not isinstance(result, nn.Module):
-        raise Wrong(f"Your function returns {described(result)}: an nn.Module is wanted.")
-    for name in attributes:
-        if not hasattr(result, name):
-            raise Wrong(f"Your {type(result).__name__} has no {name}.")
-    return result
-
-
-def _token(pool: nn.Module, D: int) -> nn.Parameter:
-    parameters = dict(pool.named_parameters())
-    if not parameters:
-        raise Wrong(
-            "named_parameters() is empty: your token is never trained. It must be an nn.Parameter that is assigned to "
-            "self in __init__."
-        )
-    (name, token), *more = parameters.items()
-    if more or token.numel() != D:
-        shapes = ", ".join(f"{name} {tuple(p.shape)}" for name, p in parameters.items())
-        raise Wrong(f"Your parameters are {shapes} for embed_dim={D}: one vector is wanted, shape (1, 1, {D}).")
-    return token
-
-
-def _joined(own: nn.Module, token: nn.Parameter, x: Tensor, y: Any) -> None:
-    """Is y the token and then the patches x, and does the token learn?"""
-    B, N, D = x.shape
-    y = tensor_like(y, x.new_empty(B, 1 + N, D))
-    if not torch.equal(y[:, 1:], x):
-        last = ": your token comes last" if torch.equal(y[:, :-1], x) else ""
-        raise Wrong(f"After prepend, tokens 1 to N are not the patches in their order{last}.")
-    with torch.no_grad():
-        token.copy_(fresh(*token.shape))
-    joined = call(own.prepend, x)
-    if not torch.equal(tensor_like(joined, y)[:, 0], token.detach().reshape(1, D).expand(B, -1)):
-        raise Wrong("Token 0 is not your parameter: whatever training does to it, the model would not notice.")
-    learns = token.requires_grad and joined.requires_grad
-    if not learns or torch.autograd.grad(joined[:, 0].sum(), token, allow_unused=True)[0] is None:
-        raise Wrong(
-            "No gradient reaches your token, so it would never learn: is it detached, joined under no_grad, or without "
-            "requires_grad?"
-        )
 
 
 class Repeated(ClsToken):
@@ -186,8 +193,7 @@ def _started(kind: type[ClsToken]) -> type[ClsToken]:
 
     def start(self: ClsToken, embed_dim: int) -> None:
         kind.__init__(self, embed_dim)
-        for parameter in self.parameters():
-            parameter.data = fresh(*parameter.shape)
+        perturbed(self, 1.0)
 
     return type(kind.__name__, (kind,), {"__init__": start, "__module__": kind.__module__})
 
@@ -200,7 +206,7 @@ def _too_strict(rejected: list[str], missed: list[str]) -> str:
     return "Does it ever say True?" if rejected and not missed else ""
 
 
-judge(
+hunt(
     "7.4",
     "is_cls(Pool)",
     "Without any block: prepend, then read at once. What must come out, for two different images? That one question "
@@ -248,11 +254,11 @@ def _other_mean(own: MultiHeadAttention, result: Tensor, target: Tensor, D: int,
     if (row[:, :, 1:].amax(2) - row[:, :, 1:].amin(2)).amax() > limit:
         return "The patches do not get equal weights in row 0: their scores still depend on what is in them."
     if row[:, :, 0].amax() > limit:
-        return f"The cls token gets a weight of {row[:, :, 0].amax():.2g} in its own row: 0 is wanted."
+        return f"The cls token gets a weight of {row[:, :, 0].amax():.2g} in its own row, in place of 0."
     return "The weights of row 0 are right; what they average is not the patches: see the values, proj and the biases."
 
 
-build(
+weights(
     "7.5",
     "cls_is_mean(embed_dim)",
     "Values first: which qkv and proj pass the tokens on as they are? Then the weights of row 0: equal for all "

@@ -2,7 +2,7 @@
 
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitbook.exercises.engine import NotDone, Wrong, call, described, exercise, fresh, number, run
+from vitbook.exercises.declaration import Exercise, NotDone, Wrong
 from vitbook.exercises.forms import compute, letters
+from vitbook.exercises.values import close, expected, fresh, number, perturbed
 from vitbook.faults import train
 from vitnb.vit import ViT, ViTConfig
 
@@ -51,18 +52,30 @@ compute(
             "That is the standard deviation of one difference: the mean of several is known better.": (
                 lambda a, b: (a - b).std()
             ),
-            "You divide by n, where the square root of n is wanted.": lambda a, b: (a - b).std() / len(a),
+            "You divide by n, where a standard error has the square root of n.": lambda a, b: (a - b).std() / len(a),
             "You have divided the sum of squares by n: a standard deviation from n runs divides by n - 1.": (
                 lambda a, b: (a - b).std(correction=0) / len(a) ** 0.5
             ),
             "That is the mean difference itself. How uncertain is it?": lambda a, b: (a - b).mean(),
             "That is the error of the first model alone.": lambda a, b: a.std() / len(a) ** 0.5,
+            "That is 1.96 standard errors, half the length of an interval. One of them is asked for.": (
+                lambda a, b: 1.96 * (a - b).std() / len(a) ** 0.5
+            ),
+            "That is the square of the standard error: a root is missing.": lambda a, b: (a - b).var() / len(a),
+            "You divide by the square root of n - 1: the standard deviation has n - 1 in it, the mean has n.": (
+                lambda a, b: (a - b).std() / (len(a) - 1) ** 0.5
+            ),
+            "That is the standard error of the second model alone.": lambda a, b: b.std() / len(a) ** 0.5,
             "You have lost the signs: seeds on which the second model is ahead count against the first.": (
                 lambda a, b: (a - b).abs().std() / len(a) ** 0.5
             ),
         }.items()
     },
-    otherwise="Write down the differences first, one for each seed. Their mean has the error that is wanted.",
+    otherwise=lambda result, right, a, b: (
+        "You are near: do not round."
+        if abs(result - right) < 0.01 * right
+        else "Write down the differences first, one for each seed. Their mean has the error that is asked for."
+    ),
     right="3 pairs of models, with 3, 5 and more seeds.",
     tolerance=1e-4,
 )
@@ -109,62 +122,87 @@ FAULTS: dict[str, dict[str, bool]] = {
     },
     "The parameters are the same after the epoch as before: which gradients does step() find?": {"cleared_late": True},
 }
+
+
+def _wrong_labels(order_of_labels: Callable[[Tensor], Tensor]) -> Callable:
+    """A loop that takes the right images, with labels in another order."""
+
+    def train_epoch(model: nn.Module, optimizer: Any, images: Tensor, labels: Tensor, order: Tensor) -> list[float]:
+        return epoch_with(labels_stay=True)(model, optimizer, images, labels[order_of_labels(order)], order)
+
+    return train_epoch
+
+
 EPOCHS: dict[str, Callable] = {message: epoch_with(**fault) for message, fault in FAULTS.items()} | {
-    "The first step is right and the later ones are not: each goes by the sum of all gradients so far.": _never_cleared
+    "Your labels are in the opposite of the given order: position i of a batch shows image order[i], and has its label."
+    "": _wrong_labels(lambda order: order.argsort()),
+    "The first step is right and the later ones are not: each goes by the sum of all gradients so far.": _never_cleared,
 }
 
 
-@exercise(
+Loop = tuple[list[float], Tensor]  # the losses of an epoch, and the weights after it
+
+
+def _loops() -> Iterator[tuple]:
+    """What a loop is given, and the model as it was; no order is its own inverse, which would hide a mix-up."""
+    for n, classes, factor, first in ((20, 3, 7, 3), (24, 5, 5, 7)):
+        model, numbers = nn.Linear(6, classes), torch.arange(n)
+        yield copy.deepcopy(model), model, fresh(n, 6), numbers % classes, (factor * numbers + first) % n
+
+
+def _of_a_case(trained: nn.Linear, model: nn.Linear, *rest: Tensor) -> tuple:
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.3)
+    return trained, optimizer, *(tensor.clone() for tensor in rest)
+
+
+def _trained(loop: Callable, model: nn.Linear, *rest: Tensor) -> Loop:
+    own = copy.deepcopy(model)
+    return loop(*_of_a_case(own, model, *rest)), own.weight.detach()
+
+
+def _epoch(losses: Any, trained: nn.Linear, *case: Any) -> str | None:
+    if isinstance(losses, Tensor) and losses.ndim == 1:
+        losses = list(losses)
+    if not isinstance(losses, (list, tuple)):
+        return expected("the list of losses, one for each batch", losses)
+    said = [number(loss) for loss in losses], trained.weight.detach()
+    if _alike(said, _trained(epoch_with(), *case)):
+        return None
+    for kept in sorted(product((False, True), repeat=3), key=sum, reverse=True):
+        if any(kept) and _alike(said, _trained(epoch_with(*kept), *case)):
+            if all(kept):
+                raise NotDone
+            left, fixed = next(m for m, fault in zip(FAULTS, kept, strict=True) if fault), 3 - sum(kept)
+            return f"{fixed} of 3 faults {'is' if fixed == 1 else 'are'} fixed. {left}"
+    for message, mistake in EPOCHS.items():
+        if _alike(said, _trained(mistake, *case)):
+            return message
+    return (
+        "The three faults as they were are gone, but the losses or the weights after an epoch are still not those of "
+        "a right loop. Change as little as you can: batches of 8, in the given order, each used once."
+    )
+
+
+def _alike(one: Loop, other: Loop) -> bool:
+    same = len(one[0]) == len(other[0]) and all(abs(a - b) < 1e-5 for a, b in zip(one[0], other[0], strict=True))
+    return same and close(one[1], other[1])
+
+
+Exercise(
     "9.2",
     "train_epoch(model, optimizer, images, labels, order)",
     "Go through one step with the drawing of the loop beside you. What goes into the loss, from which images and which "
     "labels, and which gradients does step() find?",
     "One fault per part of the loop: one is in the batch, one in the loss, one in the order of the three calls after "
     "it. The symptoms: the best loss is not 0; images and labels do not belong together; no parameter moves.",
-    EPOCHS,
+    cases=_loops,
+    judge=_epoch,
+    given=_of_a_case,
+    changes=True,
+    mistakes=EPOCHS,
+    right="the losses and the weights of 2 models after an epoch.",
+    runs="inside",
 )
-def _epoch(answer: Callable) -> str:
-    for n, classes in ((20, 3), (24, 5)):
-        images, labels = fresh(n, 6), torch.arange(n) % classes
-        model, order = nn.Linear(6, classes), torch.arange(n).flip(0).roll(3)
-        given = model, images, labels, order
-        said = _trained(answer, *given)
-        if _alike(said, _trained(epoch_with(), *given)):
-            continue
-        for count in (3, 2, 1):
-            for faults in product((False, True), repeat=3):
-                if sum(faults) == count and _alike(said, _trained(epoch_with(*faults), *given)):
-                    if count == 3:
-                        raise NotDone
-                    left = next(m for m, fault in zip(FAULTS, faults, strict=True) if fault)
-                    raise Wrong(f"{3 - count} of 3 faults {'is' if count == 2 else 'are'} mended. {left}")
-        for message, mistake in EPOCHS.items():
-            if _alike(said, _trained(mistake, *given)):
-                raise Wrong(message)
-        raise Wrong(
-            "The three faults as they were are gone, but the losses or the weights after an epoch are still not those "
-            "of a right loop. Change as little as you can: batches of 8, in the given order, each used once."
-        )
-    return "the losses and the weights of 2 models after an epoch."
-
-
-def _trained(
-    answer: Callable, model: nn.Module, images: Tensor, labels: Tensor, order: Tensor
-) -> tuple[list[float], Tensor]:
-    """The losses that an answer returns, and the weights that it leaves, on copies."""
-    model = copy.deepcopy(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-    losses = run(answer, model, optimizer, images.clone(), labels.clone(), order.clone())
-    if losses is None:
-        raise Wrong("Your function returns None: is the return missing?")
-    if not isinstance(losses, (list, tuple)):
-        raise Wrong(f"Your function returns {described(losses)}: the list of losses is wanted, one for each batch.")
-    return [number(loss) for loss in losses], model.weight.detach().clone()
-
-
-def _alike(one: tuple[list[float], Tensor], other: tuple[list[float], Tensor]) -> bool:
-    same = len(one[0]) == len(other[0]) and all(abs(a - b) < 1e-5 for a, b in zip(one[0], other[0], strict=True))
-    return same and torch.allclose(one[1], other[1], atol=1e-5)
 
 
 def _names_of(groups: Callable) -> Callable:
@@ -181,21 +219,40 @@ SPARED = "it is no matrix that multiplies its input, and nothing is gained by pu
 
 
 def random_vit(**config: Any) -> ViT:
-    """A small ViT whose every parameter is random: at the start zeros and ones would hide mistakes."""
-    model = ViT(ViTConfig(patch_size=4, embed_dim=24, depth=2, num_heads=3, **config)).eval()
-    for parameter in model.parameters():
-        parameter.data = 0.3 * fresh(*parameter.shape)
-    return model
+    """A small ViT with random parameters."""
+    return perturbed(ViT(ViTConfig(patch_size=4, embed_dim=24, depth=2, num_heads=3, **config)).eval(), 0.3)
 
 
-@exercise(
+def _split(result: Any, model: ViT) -> str | None:
+    decayed, spared = _names(result)
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
+    right = {name for name, shape in shapes.items() if len(shape) > 1} - model.no_weight_decay()
+    if message := _not_each_once([*decayed, *spared], shapes):
+        return message
+    if set(spared) == right:
+        return "Your two lists are swapped: the decayed ones come first."
+    if not spared:
+        return f"You decay everything, {_example(decayed, right, shapes)} too: {SPARED}."
+    if set(decayed) - right:
+        return f"You decay {_example(decayed, right, shapes)}: {SPARED}."
+    if right - set(decayed):
+        return f"You spare {_example(spared, set(shapes) - right, shapes)}: it multiplies, like any matrix."
+    return None
+
+
+Exercise(
     "9.3",
     "split_parameters(model)",
     "Print name and shape of each of model.named_parameters(). Weight decay belongs to what multiplies: matrices and "
     "kernels. How many axes do these have, how many has a bias?",
     "Two or three parameters have several axes and are still no matrix. Find them by printing the names; the model "
     "knows their names, too: look at its methods.",
-    {
+    cases=lambda: (
+        (random_vit(img_size=(12, 20), pos_embed=pos_embed, global_pool=pool),)
+        for pos_embed, pool in (("learned", "cls"), ("none", "attn"), ("sincos", "mean"))
+    ),
+    judge=_split,
+    mistakes={
         "Your two lists are swapped: the decayed ones come first.": _names_of(train.groups_swapped),
         "You decay everything, the position table ": _names_of(train.everything_decays),
         "You decay the position table ": _names_of(train.all_with_axes_decay),
@@ -203,46 +260,31 @@ def random_vit(**config: Any) -> ViT:
         "You spare the weights of the head ": _names_of(train.head_spared),
         "You spare the patch projection ": _names_of(train.kernels_spared),
     },
+    right="every parameter of 3 ViTs (cls token, attention and mean pooling) is on its side.",
 )
-def _split(answer: Callable) -> str:
-    for pos_embed, pool in (("learned", "cls"), ("none", "attn"), ("sincos", "mean")):
-        model = random_vit(img_size=(12, 20), pos_embed=pos_embed, global_pool=pool)
-        decayed, spared = _names(call(answer, model))
-        shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
-        right = {name for name, shape in shapes.items() if len(shape) > 1} - model.no_weight_decay()
-        _each_once(decayed, spared, shapes)
-        if set(spared) == right:
-            raise Wrong("Your two lists are swapped: the decayed ones come first.")
-        if not spared:
-            raise Wrong(f"You decay everything, {_example(decayed, right, shapes)} too: {SPARED}.")
-        if set(decayed) - right:
-            raise Wrong(f"You decay {_example(decayed, right, shapes)}: {SPARED}.")
-        if right - set(decayed):
-            raise Wrong(f"You spare {_example(spared, set(shapes) - right, shapes)}: it multiplies, like any matrix.")
-    return "every parameter of 3 ViTs (cls token, attention and mean pooling) is on its side."
 
 
 def _names(result: Any) -> tuple[list[str], list[str]]:
+    what = "two lists of names, decayed and spared"
     if not isinstance(result, (tuple, list)) or len(result) != 2:
-        raise Wrong(f"Your function returns {described(result)}: two lists of names are wanted, decayed and spared.")
+        raise Wrong(expected(what, result))
     try:
         decayed, spared = map(list, result)
     except TypeError:
-        raise Wrong("Two lists of names are wanted, decayed and spared.") from None
+        raise Wrong(expected(what, result[0])) from None
     for name in [*decayed, *spared]:
         if not isinstance(name, str):
-            raise Wrong(f"Your lists hold {described(name)}: the names are wanted, as in named_parameters().")
+            raise Wrong(expected("names in your lists, as in named_parameters()", name))
     return decayed, spared
 
 
-def _each_once(decayed: list[str], spared: list[str], shapes: dict[str, tuple[int, ...]]) -> None:
-    names = [*decayed, *spared]
+def _not_each_once(names: list[str], shapes: dict[str, tuple[int, ...]]) -> str | None:
     for name in shapes:
         if names.count(name) != 1:
             where = "in neither list" if name not in names else "there more than once"
-            raise Wrong(f"{name} is {where}: each parameter belongs to one side.")
-    if unknown := set(names) - set(shapes):
-        raise Wrong(f"The model has no parameter named {sorted(unknown)[0]!r}.")
+            return f"{name} is {where}: each parameter belongs to one side."
+    unknown = sorted(set(names) - set(shapes))
+    return f"The model has no parameter named {unknown[0]!r}." if unknown else None
 
 
 # In this order: what is most telling comes first.
@@ -275,13 +317,14 @@ REASONS = {
 }
 
 
-@exercise(
+letters(
     "9.4",
     "fair()",
     "Ask the same three questions of each: do both models get the same chances? Is there one difference only? Did "
     "the test images decide anything before the end?",
     "Two of the six are fair. A choice made on validation images is fair if both models get it.",
+    chosen="AC",
+    reasons=REASONS,
+    things="comparisons",
+    right="all 6. The solution says what is wrong with the others.",
 )
-def _fair(answer: Callable) -> str:
-    letters(answer, "AC", REASONS, "comparisons")
-    return "all 6. The solution says what is wrong with the others."

@@ -2,14 +2,18 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from numbers import Integral
+from statistics import mean, stdev
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from vitbook.exercises.engine import Wrong, call, described, exercise, fresh, number
-from vitbook.exercises.forms import compute, letters, parts
+from vitbook.exercises.declaration import Exercise, Results, Wrong
+from vitbook.exercises.forms import compute, letters
+from vitbook.exercises.values import counted, expected, number, parts
 
 REASONS = {
     "A": "A: look for its interval in the plot of all changes. On which side of 0 does it lie?",
@@ -21,17 +25,18 @@ REASONS = {
 }
 
 
-@exercise(
+letters(
     "10.1",
     "supported()",
     "Ask three questions of each sentence: is the interval on one side of 0, did only the thing change that the "
     "sentence names, and was it measured under the conditions that the sentence claims?",
     "Two of the six say no more than was measured. Words such as 'makes no difference' or 'is worse', without a length "
     "of training beside them, claim more than one experiment can show.",
+    chosen="AD",
+    reasons=REASONS,
+    things="sentences",
+    right="all 6. The solution says what is wrong with the others.",
 )
-def _supported(answer: Callable) -> str:
-    letters(answer, "AD", REASONS, "sentences")
-    return "all 6. The solution says what is wrong with the others."
 
 
 @cache
@@ -76,6 +81,11 @@ def _one_sided(a: Tensor, b: Tensor, gap: float) -> int:
     return _smallest(lambda n, t: t * sd / n**0.5 <= gap, 0.95)
 
 
+def _degrees_n(a: Tensor, b: Tensor, gap: float) -> int:
+    sd, factors = (b - a).std().item(), _student(0.975)[1:]
+    return next(n for n, t in enumerate(factors, start=2) if t * sd / n**0.5 <= gap)
+
+
 SEEDS_MISTAKES: dict[str, Callable] = {
     "You use 1.96 standard errors, which holds for many seeds: Student's factor for the n that you try is larger.": (
         _as_if_many
@@ -92,33 +102,39 @@ SEEDS_MISTAKES: dict[str, Callable] = {
     ),
     "You have divided the sum of squares by the number of seeds at hand: a standard deviation from n runs divides by "
     "n - 1.": _of_a_population,
+    "You take Student's factor for n degrees of freedom: n differences have n - 1.": _degrees_n,
+    "You begin with the seeds at hand: fewer can be enough.": lambda a, b, gap: max(len(a), _seeds_needed(a, b, gap)),
+    "You begin with 3 seeds: 2 can be enough.": lambda a, b, gap: max(3, _seeds_needed(a, b, gap)),
     "You divide by n, where the standard error divides by its square root.": _no_root,
     "Half of your interval is as long as half of the gap: the gap is what it may reach to each side.": (
         lambda a, b, gap: _seeds_needed(a, b, gap / 2)
     ),
-    "You count the seeds that have to be added: the total is wanted.": (
+    "You count the seeds that have to be added: the exercise asks for the total.": (
         lambda a, b, gap: _seeds_needed(a, b, gap) - len(a)
     ),
 }
 
 
-def _pilots() -> list[tuple[Tensor, Tensor, float]]:
-    """Accuracies of two recipes on the same seeds, and a gap, such that each mistake asks for another number."""
-    draw, cases = random.Random(), []
-    while len(cases) < 3:
-        n = draw.choice((4, 5, 6))
-        shared = 80 + 1.2 * fresh(n).double()
-        a, b = shared + 0.4 * fresh(n).double(), shared + 0.4 * fresh(n).double() + 0.5
-        case = a, b, (b - a).std().item() / draw.uniform(2.0, 3.0)
-        counts = [_seeds_needed(*case), *(mistake(*case) for mistake in SEEDS_MISTAKES.values())]
-        if len(set(counts)) == len(counts):
-            cases.append(case)
-    return cases
+# (seeds at hand, standard deviation of the differences, gap)
+PILOTS = ((5, 1.0, 0.63), (6, 1.0, 0.67), (4, 1.0, 0.31), (3, 1.0, 0.32), (5, 0.1, 2.0), (6, 0.1, 0.2))
+SHARED = [81.2, 79.1, 80.6, 78.3, 80.0, 82.4]  # what a seed does to both recipes
+SIGNS = [1.0, -1.0, 0.5, -0.5, 1.5, -1.5]  # what it does to their difference
 
 
-def _whole(result: Any, wanted: int, a: Tensor, b: Tensor, gap: float) -> None:
+def _pilots() -> Iterator[tuple[Tensor, Tensor, float]]:
+    """Accuracies of two recipes on the same seeds, and a gap: fixed, such that each mistake asks for another number.
+
+    n is 2 where the gap is wide, 3, and so many that the factor hardly depends on it.
+    """
+    for n, sd, gap in PILOTS:
+        a, d = torch.tensor(SHARED[:n]).double(), torch.tensor(SIGNS[:n]).double()
+        yield a, a + 0.3 + sd * d / d.std(), gap
+
+
+def _whole(result: Any, right: int, a: Tensor, b: Tensor, gap: float) -> str | None:
     if (said := number(result)) != int(said):
-        raise Wrong(f"Your function returns {said:g}: nobody can run a part of a seed. Which whole number is enough?")
+        return f"Your function returns {said:g}: nobody can run a part of a seed. Which whole number is enough?"
+    return "Your function returns less than 2, and one run has no standard deviation." if said < 2 else None
 
 
 compute(
@@ -135,7 +151,7 @@ compute(
     before=_whole,
     mistakes=SEEDS_MISTAKES,
     otherwise="Print half the length of the interval for n = 2, 3, 4 and so on, and take the first within the gap.",
-    right="3 pairs of recipes, each with another gap.",
+    right="6 pairs of recipes, each with another gap.",
 )
 
 
@@ -195,7 +211,7 @@ SCHEDULES: dict[str, Callable] = {
     "Your schedule has no warm-up: it starts with the whole learning rate.": _never_rises,
     "It falls from the end of the warm-up on: between the two there should be a part in which it stays.": _no_plateau,
     "It jumps down where the cooldown begins: how much of the cooldown is left, and not of the whole training?": _jumps,
-    "You cool down along a cosine: a line is wanted.": _cosine,
+    "You cool down along a cosine, in place of a line.": _cosine,
     "Your cooldown runs backwards: it starts near 0 and rises.": _rises_again,
     "Your cooldown ends one step too late: the last step has more than one share of it.": _one_late,
     "Your result does not grow with lr: the share has to be multiplied by it.": (
@@ -204,77 +220,119 @@ SCHEDULES: dict[str, Callable] = {
 }
 
 
-@exercise(
+def _trainings() -> Iterator[tuple]:
+    """Every step of some trainings, the first ones of each first."""
+    draw = random.Random()
+    for steps, warmup, cooldown in (
+        (10, 2, 4),
+        (draw.randint(30, 40), 6, 9),
+        (23, 1, draw.randint(5, 8)),
+        (12, 5, 7),
+        (9, 4, 1),
+    ):
+        lr = draw.choice((0.5, 0.3, 0.1))
+        yield from ((i, steps, lr, warmup, cooldown) for i in range(steps))
+
+
+def _a_rate(result: Any, *case: Any) -> None:
+    number(result)  # what is no number is refused at once, a wrong one when the whole training is known
+
+
+def _schedules(results: Results) -> str | None:
+    """What is wrong with the first training in which a step is."""
+    trainings: dict[tuple, list[float]] = {}
+    for (_, *given), result in results:
+        trainings.setdefault(tuple(given), []).append(number(result))
+    return next(filter(None, (_schedule(said, *given) for given, said in trainings.items())), None)
+
+
+def _schedule(said: list[float], steps: int, lr: float, warmup: int, cooldown: int) -> str | None:
+    given = steps, lr, warmup, cooldown
+    right = [scheduled(i, *given) for i in range(steps)]
+    if _agree(said, right):
+        return None
+    for message, mistake in SCHEDULES.items():
+        if _agree(said, wrong := [mistake(i, *given) for i in range(steps)]) and not _agree(wrong, right):
+            return message
+    first = next(i for i in range(steps) if not _agree(said[i : i + 1], right[i : i + 1]))
+    phase = "warm-up" if first < warmup else "cooldown" if first >= steps - cooldown else "constant part"
+    return (
+        f"With {steps} steps, lr {lr:g}, a warm-up of {warmup} and a cooldown of {cooldown}, the first step that is "
+        f"wrong is step {first}, in the {phase}: your learning rate is {said[first]:.4g}."
+    )
+
+
+Exercise(
     "10.3",
     "lr_at(step, steps, lr, warmup, cooldown)",
     "Begin with a training of 10 steps, a warm-up of 2 and a cooldown of 4, and write the ten learning rates on paper, "
     "for lr = 1.",
     "There are three shares of lr: one grows with the steps that are done, one is 1, and one shrinks with the steps "
     "that are left. Which of the three holds at a given step?",
-    SCHEDULES,
+    cases=_trainings,
+    judge=_a_rate,
+    overall=_schedules,
+    mistakes=SCHEDULES,
+    right="every step of 5 trainings, among them one without a constant part, one with a warm-up and one with a "
+    "cooldown of a single step.",
 )
-def _schedule(answer: Callable) -> str:
-    draw = random.Random()
-    for steps, warmup, cooldown in ((10, 2, 4), (draw.randint(30, 40), 6, 9), (23, 1, draw.randint(5, 8)), (12, 5, 7)):
-        lr = draw.choice((0.5, 0.3, 0.1))
-        given = steps, lr, warmup, cooldown
-        wanted, said = [scheduled(i, *given) for i in range(steps)], [number(call(answer, 0, *given))]
-        said += [number(call(answer, i, *given)) for i in range(1, steps)]
-        if _agree(said, wanted):
-            continue
-        for message, mistake in SCHEDULES.items():
-            if _agree(said, wrong := [mistake(i, *given) for i in range(steps)]) and not _agree(wrong, wanted):
-                raise Wrong(message)
-        first = next(i for i in range(steps) if not _agree(said[i : i + 1], wanted[i : i + 1]))
-        phase = "warm-up" if first < warmup else "cooldown" if first >= steps - cooldown else "constant part"
-        raise Wrong(
-            f"With {steps} steps, lr {lr:g}, a warm-up of {warmup} and a cooldown of {cooldown}, the first "
-            f"step that is wrong is step {first}, in the {phase}: your learning rate is {said[first]:.4g}."
-        )
-    return "every step of 4 trainings, among them one without a constant part."
 
 
 def _agree(one: list[float], other: list[float]) -> bool:
     return all(math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9) for a, b in zip(one, other, strict=True))
 
 
-@exercise(
+def _confirmed(result: Any) -> str | None:
+    leads = _leads(result)
+    if max(leads) - min(leads) < 1e-9:
+        return "The lead is the same with every seed, to the last digit: did the seeds reach both trainings?"
+    found, low, high = _interval(leads)
+    if high < 0:
+        return f"Your recipe is worse than ours: {found}. That is a result as well. Which change was it?"
+    if low <= 0:
+        return f"Your lead is {found}: it contains 0, so these seeds do not show that your recipe is better."
+    return None
+
+
+def _interval(leads: list[float]) -> tuple[str, float, float]:
+    n, lead = len(leads), mean(leads)
+    reach = _student(0.975)[n - 2] * stdev(leads) / n**0.5
+    low, high = lead - reach, lead + reach
+    return f"{lead:+.2f} points over {n} seeds, with a 95 % interval from {low:+.2f} to {high:+.2f}", low, high
+
+
+Exercise(
     "10.4",
     "confirmed()",
     "Choose with seed 0, then forget its result. Train both recipes with new seeds outside of the function, and let "
     "the function return what you have noted.",
     "If the interval contains 0, look at the differences seed by seed. Do they scatter widely, so that more seeds "
     "would help, or is the lead itself small? The plot of all changes shows where larger ones may be found.",
+    cases=lambda: [()],
+    judge=_confirmed,
+    right=lambda results: (
+        f"your lead is {_interval(_leads(results[0][1]))[0]}. It holds for these images and this budget."
+    ),
 )
-def _confirmed(answer: Callable) -> str:
-    leads = [100 * (mine - ours) for ours, mine in _pairs(call(answer)).values()]
-    n, lead = len(leads), sum(leads) / len(leads)
-    sd = (sum((one - lead) ** 2 for one in leads) / (n - 1)) ** 0.5
-    if sd < 1e-9:
-        raise Wrong("The lead is the same with every seed, to the last digit: did the seeds reach both trainings?")
-    reach = _student(0.975)[n - 2] * sd / n**0.5
-    found = f"{lead:+.2f} points over {n} seeds, with a 95 % interval from {lead - reach:+.2f} to {lead + reach:+.2f}"
-    if lead + reach < 0:
-        raise Wrong(f"Your recipe is worse than ours: {found}. That is a result as well. Which change was it?")
-    if lead - reach <= 0:
-        raise Wrong(f"Your lead is {found}: it contains 0, so these seeds do not show that your recipe is better.")
-    return f"your lead is {found}. It holds for these images and this budget."
 
 
-def _pairs(notes: Any) -> dict[int, tuple[float, float]]:
-    """The accuracies of both recipes by seed, if they are what was asked for."""
+def _leads(notes: Any) -> list[float]:
+    """By how many points a recipe is ahead, seed by seed.
+
+    Raises: Wrong if the notes are not what was asked for.
+    """
     if not isinstance(notes, dict):
-        raise Wrong(f"Your function returns {described(notes)}: a dict such as {{1: (0.81, 0.83)}} is wanted.")
+        raise Wrong(expected("a dict such as {1: (0.81, 0.83)}", notes))
     found = {}
     for seed, pair in notes.items():
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise Wrong(f"A key of your dict is {described(seed)}: the seed is wanted, a whole number.")
-        ours, mine = map(number, parts(pair, 2, "for each seed a pair of accuracies, ours and yours,"))
-        if not 0 <= min(ours, mine) <= max(ours, mine) <= 1:
-            raise Wrong(f"With seed {seed} your accuracies are {ours:g} and {mine:g}: shares from 0 to 1 are wanted.")
-        found[seed] = ours, mine
+        if isinstance(seed, bool) or not isinstance(seed, Integral):
+            raise Wrong(expected("a seed, a whole number, as a key of your dict", seed))
+        ours, own = map(number, parts(pair, 2, "for each seed a pair of accuracies, ours and yours"))
+        if not 0 <= min(ours, own) <= max(ours, own) <= 1:
+            raise Wrong(f"With seed {seed} your accuracies are {ours:g} and {own:g}: give shares from 0 to 1.")
+        found[seed] = 100 * (own - ours)
     if 0 in found:
         raise Wrong("Seed 0 has helped to choose your recipe, so its lead is too good: confirm with other seeds.")
     if len(found) < 3:
-        raise Wrong(f"You have {len(found)} seeds: at least 3 are wanted, and 5 make the interval much shorter.")
-    return found
+        raise Wrong(f"You have {counted(len(found), 'seed')}: use at least 3, and 5 make the interval much shorter.")
+    return list(found.values())

@@ -1,16 +1,18 @@
 """Exercises of chapter 11: following attention back, rollout, a hidden map, what a map cannot show, deletion."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitbook import faults
-from vitbook.exercises.engine import Wrong, call, close, exercise, fresh, number, yes_or_no
-from vitbook.exercises.forms import compute, judge, parts, predict
+from vitbook.exercises.declaration import Exercise, Results
+from vitbook.exercises.forms import compute, hunt, predict
+from vitbook.exercises.values import apart, close, counted, fresh, number, parts, perturbed, yes_or_no
 from vitbook.faults import attend
 from vitnb.inspection import rollout
 
@@ -28,27 +30,44 @@ SOURCE_MISTAKES: dict[str, Callable[[list[list[int]], int], int]] = {
 }
 
 
-@exercise(
+def _paths() -> Iterator[tuple[list[list[int]], int]]:
+    """The exercise's own path first, on which all mistakes but that of one layer are wrong; then random ones."""
+    draw = random.Random()
+    yield [[2, 1, 0], [0, 1, 1], [2, 0, 2]], 1
+    yield [[1, 2, 3, 0], [2, 0, 1, 3], [0, 3, 1, 2], [3, 1, 0, 2]], 0
+    for T, L in [(3, 3), (6, 4), (5, 1), (9, 6)] * 6:
+        yield [[draw.randrange(T) for _ in range(T)] for _ in range(L)], draw.randrange(T)
+
+
+def _a_number(result: Any, *case: Any) -> None:
+    number(result)
+
+
+def _sources(results: Results) -> str | None:
+    cases = [(attended, token, number(result)) for (attended, token), result in results]
+    missed = [case for case in cases if case[2] != _follow(case[0][::-1], case[1])]
+    if not missed:
+        return None
+    attended, token, said = min(missed, key=lambda case: len(case[0][0]))
+    layers = counted(len(attended), "layer")
+    start = f"For {attended} and token {token}" if len(attended[0]) == 3 else f"With {layers}"
+    mistakes = [message for message, rule in SOURCE_MISTAKES.items() if all(s == rule(h, t) for h, t, s in cases)]
+    hand = "Follow it with a finger: from the last layer to the first, one token at a time."
+    return f"{start} you say {said:g}. {(mistakes or [hand])[0]}"
+
+
+Exercise(
     "11.1",
     "source(attended, token)",
     "Begin where the answer is: which token does `token` attend to in the last layer? And what had that one taken in, "
     "one layer before?",
     "Go through the layers from the last to the first, and keep one number: the token at which you have arrived.",
-    SOURCE_MISTAKES,
+    cases=_paths,
+    judge=_a_number,
+    overall=_sources,
+    mistakes=SOURCE_MISTAKES,
+    right=lambda results: f"{len(results)} paths through 1 to 6 layers of 3 to 9 tokens.",
 )
-def _source(answer: Callable) -> str:
-    draw, cases = random.Random(), []
-    for T, L in [(3, 3), (6, 4), (5, 1), (9, 6)] * 6:
-        attended, token = [[draw.randrange(T) for _ in range(T)] for _ in range(L)], draw.randrange(T)
-        cases.append((attended, token, number(call(answer, attended, token))))
-    missed = [case for case in cases if case[2] != _follow(case[0][::-1], case[1])]
-    if missed:
-        attended, token, said = min(missed, key=lambda case: len(case[0][0]))
-        start = f"For {attended} and token {token}" if len(attended[0]) == 3 else f"With {len(attended)} layers"
-        mistakes = [message for message, rule in SOURCE_MISTAKES.items() if all(s == rule(h, t) for h, t, s in cases)]
-        hand = "Follow it with a finger: from the last layer to the first, one token at a time."
-        raise Wrong(f"{start} you say {said:g}. {(mistakes or [hand])[0]}")
-    return f"{len(cases)} paths through 1 to 6 layers of 3 to 9 tokens."
 
 
 def _from_the_end(maps: list[Tensor]) -> Tensor:
@@ -74,7 +93,7 @@ def _which_rollouts(rejected: list[str], missed: list[str]) -> str:
     return shape + ("There is more than one right way to write it; allow for rounding." if rejected else "")
 
 
-judge(
+hunt(
     "11.2",
     "is_rollout(function)",
     "Make random maps whose rows sum to 1, with several heads, images and layers. For which network is rollout "
@@ -104,24 +123,23 @@ def _maps(split: Callable = attend.split_heads, mix: Callable = attend.MIX, bias
 def _layers_and_tokens() -> list[tuple[nn.MultiheadAttention, Tensor]]:
     cases = []
     for B, T, D, h in ((2, 5, 12, 3), (3, 7, 8, 2), (1, 4, 20, 5)):
-        layer = nn.MultiheadAttention(D, h, batch_first=True).eval()
-        for parameter in layer.parameters():
-            parameter.data = 0.6 * fresh(*parameter.shape)
+        layer = perturbed(nn.MultiheadAttention(D, h, batch_first=True).eval(), 0.6)
         cases.append((layer, fresh(B, T, D)))
     return cases
 
 
-def _one_map_a_head(result: object, wanted: Tensor, *_: object) -> None:
+def _one_map_a_head(result: Any, right: Tensor, *_: Any) -> str | None:
     if isinstance(result, tuple):
-        raise Wrong(f"Your function returns a tuple of {len(result)}: the maps alone are wanted.")
-    if isinstance(result, Tensor) and close(result, wanted.mean(1)):
-        raise Wrong("Your map is the mean over the heads: a map for each head is wanted, (B, h, T, T).")
+        return f"Expected the maps alone, got a tuple of {len(result)}."
+    if isinstance(result, Tensor) and close(result, right.mean(1)):
+        return "Your map is the mean over the heads, in place of one map for each, (B, h, T, T)."
+    return None
 
 
-def _unknown_maps(result: Tensor, wanted: Tensor, *_: object) -> str:
-    if not close(result.sum(-1), torch.ones(wanted.shape[:3]), 1e-3):
+def _unknown_maps(result: Tensor, right: Tensor, *_: Any) -> str:
+    if not close(result.sum(-1), torch.ones(right.shape[:3]), 1e-3):
         return "The rows of your maps do not sum to 1."
-    return f"Your maps are off by up to {(result - wanted).abs().max():.2g}, though their rows sum to 1."
+    return f"Your maps are {apart(result, right)}, though their rows sum to 1."
 
 
 compute(
@@ -218,19 +236,28 @@ def _with_cls(tokens: Tensor, places: Tensor) -> Tensor:
     return tokens[torch.arange(len(places))[:, None], places]
 
 
+def _sorted_with_cls(tokens: Tensor, order: Tensor) -> Tensor:
+    return _with_cls(tokens, 1 + order.sort(dim=1).values)
+
+
 def _zeroed(tokens: Tensor, order: Tensor, k: int) -> Tensor:
     return tokens.scatter(1, 1 + order[:, :k, None].expand(-1, -1, tokens.shape[2]), 0.0)
 
 
-def _fewer_tokens(result: object, wanted: Tensor, tokens: Tensor, order: Tensor, k: int) -> None:
-    if not isinstance(result, Tensor) or result.ndim != 3:
-        return
-    if k and result.shape == tokens.shape and close(result, _zeroed(tokens, order, k)):
-        raise Wrong("You replace the tokens by zeros, and then others still attend to them: take them out.")
-    if k and result.shape[1] == k + 1 and k != order.shape[1] - k:
-        raise Wrong(f"You return {k + 1} tokens: cls and the {k} patches that should go. The others are wanted.")
-    if result.shape[1] == wanted.shape[1] - 1:
-        raise Wrong("You return one token too few: is cls still there?")
+def _fewer_tokens(result: Any, right: Tensor, tokens: Tensor, order: Tensor, k: int) -> str | None:
+    if not isinstance(result, Tensor) or result.ndim != 3 or result.shape == right.shape:
+        return None
+    cls = result.shape[1] > 0 and close(result[:, 0], tokens[:, 0])
+    if close(result, _zeroed(tokens, order, k)):
+        return "You replace the tokens by zeros, and then others still attend to them: take them out."
+    gone = _sorted_with_cls(tokens, order[:, :k]), _with_cls(tokens, 1 + order[:, :k])
+    if cls and any(close(result, one) for one in gone):
+        return f"You return cls and the {counted(k, 'patch')} that should go, in place of the others."
+    if result.shape[1] == right.shape[1] - 1:
+        return f"You return one token too few: {'you take a patch too many out' if cls else 'is cls still there?'}."
+    if result.shape[1] == right.shape[1] + 1:
+        return f"You return one token too many: of {counted(k, 'patch')} to go, one is left."
+    return None
 
 
 compute(

@@ -3,7 +3,7 @@
 import inspect
 import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,19 +14,24 @@ from torch.nn import functional as F
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vitbook import faults
-from vitbook.exercises.engine import (
-    NotDone,
-    Raised,
-    Wrong,
-    call,
+from vitbook.exercises.chapter_05 import large_eps
+from vitbook.exercises.declaration import Exercise, Judgement, NotDone, Raised, Results, Wrong
+from vitbook.exercises.engine import call, exercise
+from vitbook.exercises.forms import hunt, unreached
+from vitbook.exercises.values import (
+    apart,
     close,
+    counted,
     described,
-    exercise,
+    expected,
     fresh,
+    frozen,
+    parts,
+    perturbed,
     raised_by,
+    shared,
     yes_or_no,
 )
-from vitbook.exercises.forms import judge, parts
 from vitbook.faults._build import PLACES
 from vitbook.faults._published import PUBLISHED, REPORTS, SHOWN, numbers_of
 from vitbook.faults.train import accuracy, compare, learn, step
@@ -204,6 +209,7 @@ def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
     "Attention treats its tokens as a set: when they change places, what do the outputs do? Or compare with a layer of "
     "torch that has the same weights. Work on a copy of the model, and leave room for rounding.",
     work=3.0,
+    runs="inside",
 )
 def _merged(answer: Callable) -> str:
     right = {name: ViT(config) for name, config in (SIZES | FORMS).items()}
@@ -259,6 +265,30 @@ def _cleared_last(
     return loss.detach()
 
 
+def _summed_loss(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: torch.optim.lr_scheduler.LRScheduler,
+    images: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    return step(model, optimizer, scheduler, images, labels) * len(labels)
+
+
+def _no_loss(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: torch.optim.lr_scheduler.LRScheduler,
+    images: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    return 0 * step(model, optimizer, scheduler, images, labels)
+
+
+WRONG_STEPS = faults.of(step) | {
+    "returns the sum of the losses, and steps by their mean": _summed_loss,
+    "returns 0 for every loss": _no_loss,
+}
 CLEARED_LAST = "one that clears the gradients when it is done"
 
 
@@ -271,8 +301,6 @@ def _about(wrong: dict[str, Callable], own: str, strict: Callable[[list[str]], s
 
     def more(rejected: list[str], missed: list[str]) -> str:
         if len(rejected) == 3:
-            if len(missed) == len(wrong):
-                return "It says the opposite: True means right."
             return "Does it ever say True?" if not missed else f"{own} is rejected, too."
         if rejected:
             return strict(rejected)
@@ -281,13 +309,29 @@ def _about(wrong: dict[str, Callable], own: str, strict: Callable[[list[str]], s
     return more
 
 
+def _missed_steps(rejected: list[str], missed: list[str]) -> str:
+    of_weights = set(faults.of(step))
+    if missed and not rejected and not set(missed) & of_weights:
+        return "The weights are looked at. And the loss that a step returns?"
+    return _ABOUT_STEPS(rejected, list(WRONG_STEPS) if of_weights <= set(missed) else missed)
+
+
 def _may_clear(rejected: list[str]) -> str:
     if rejected == [CLEARED_LAST]:
         return "A right step may also clear the gradients when it is done: start without any."
     return "A right step may clear the gradients at its beginning, in its middle or at its end."
 
 
-judge(
+_ABOUT_STEPS = _about(
+    WRONG_STEPS,
+    "The step of the book",
+    _may_clear,
+    "Does it look at the loss alone? Look at where the weights are after a few steps.",
+    "Which weights should there be after one step, after two, after three? You can compute them.",
+)
+
+
+hunt(
     "12.2",
     "my_step_test(step)",
     "Make a model so small that you can do its training yourself: one linear layer, plain gradient descent, and a "
@@ -300,17 +344,11 @@ judge(
         "one that clears them first of all, to zeros": _cleared_first,
         CLEARED_LAST: _cleared_last,
     },
-    wrong=faults.of(step),
+    wrong=WRONG_STEPS,
     nouns=("right steps", "wrong ones"),
     one="a step that",
     given=lambda function: (_quietly(function),),
-    more=_about(
-        faults.of(step),
-        "The step of the book",
-        _may_clear,
-        "Does it look at the loss alone? Look at where the weights are after a few steps.",
-        "Which weights should there be after one step, after two, after three? You can compute them.",
-    ),
+    more=_missed_steps,
     accepted="it accepts {right} right steps and sees through {wrong} wrong ones.",
 )
 
@@ -336,7 +374,7 @@ def _mixed(models: list[nn.Module], train: tuple[Tensor, Tensor], test: tuple[Te
     return found
 
 
-judge(
+hunt(
     "12.6",
     "my_audit(experiment)",
     "You choose the models and the images. So let a model write down, at each call, what it gets and whether it is in "
@@ -385,29 +423,36 @@ LOOK = {
 LAYERS = ("norm1", "qkv", "proj", "norm2", "fc1", "fc2")
 
 
-@exercise(
+SIZES_OF_BLOCKS = ((24, 3, (3, 7)), (20, 5, (2, 5)), (8, 2, (1, 4)))
+
+
+def _fixed(block: Any, D: int, h: int, x: Tensor) -> Judgement:
+    if not isinstance(block, nn.Module):
+        return expected(f"an nn.Module from MyBlock({D}, {h})", block)
+    reference = _reference(block, D, h)
+    result = yield block.eval().forward, x
+    if not isinstance(result, Tensor) or result.shape != x.shape:
+        return f"From tokens of shape {tuple(x.shape)} your block makes {described(result)}."
+    with torch.no_grad():
+        if not close(result, right := reference(x), 1e-4):
+            return _what_is_left(block, x, result, right)
+    return unreached(result, {name: getattr(block, name) for name in LAYERS})
+
+
+Exercise(
     "12.3",
     "MyBlock(embed_dim, num_heads)",
     "Do not read the lines first, ask the block. Three properties of a right one: silent branches leave the tokens as "
     "they are, tokens that change places only change places, and attention is that of torch with the same weights.",
     "Find out which half a fault stands in: replace the half by one that is right and look whether the property holds. "
     "A head has fewer features than a token, and a token's heads should end up side by side.",
+    cases=lambda: [(D, h, fresh(B, T, D)) for D, h, (B, T) in SIZES_OF_BLOCKS],
+    judge=_fixed,
+    given=lambda D, h, x: (D, h),
+    right=f"equal to nn.TransformerEncoderLayer with the same weights, for {len(SIZES_OF_BLOCKS)} widths and numbers "
+    "of heads.",
+    runs="inside",
 )
-def _mend(answer: Callable) -> str:
-    cases = [(24, 3, (3, 7)), (20, 5, (2, 5)), (8, 2, (1, 4))]
-    for D, h, (B, T) in cases:
-        block = call(answer, D, h)
-        if not isinstance(block, nn.Module):
-            raise Wrong(f"MyBlock({D}, {h}) is {described(block)}: an nn.Module is wanted.")
-        reference, x = _reference(block, D, h), fresh(B, T, D)
-        result = call(block.eval(), x)
-        if not isinstance(result, Tensor) or result.shape != x.shape:
-            raise Wrong(f"From tokens of shape {tuple(x.shape)} your block makes {described(result)}.")
-        with torch.no_grad():
-            if close(result, wanted := reference(x), 1e-4):
-                continue
-            raise Wrong(_what_is_left(block, x, result, wanted))
-    return f"equal to nn.TransformerEncoderLayer with the same weights, for {len(cases)} widths and numbers of heads."
 
 
 def _reference(block: nn.Module, D: int, h: int) -> nn.Module:
@@ -420,10 +465,13 @@ def _reference(block: nn.Module, D: int, h: int) -> nn.Module:
             raise Wrong(f"Your block has no layer {name}: keep the names of its layers, their weights are copied.")
     state = block.state_dict()
     if odd := [name for name in state if name.split(".")[0] not in LAYERS]:
-        raise Wrong(f"Your block has {odd[0]}, which was not there: no new parameters are needed to mend it.")
-    with torch.no_grad():
-        for parameter in block.parameters():
-            parameter.copy_(0.4 * fresh(*parameter.shape))
+        raise Wrong(f"Your block has {odd[0]}, which was not there: no new parameters are needed to fix it.")
+    norms = (
+        large_eps(name, getattr(block, name)) for name in ("norm1", "norm2") if hasattr(getattr(block, name), "eps")
+    )
+    if reason := frozen(block) or shared(block) or next(filter(None, norms), None):
+        raise Wrong(reason)
+    perturbed(block)
     layer = nn.TransformerEncoderLayer(D, h, 4 * D, 0.0, "gelu", norm_first=True, batch_first=True).eval()
     layer.norm1.eps, layer.norm2.eps = getattr(block.norm1, "eps", 1e-5), getattr(block.norm2, "eps", 1e-5)
     theirs = {
@@ -445,7 +493,7 @@ def _reference(block: nn.Module, D: int, h: int) -> nn.Module:
     return layer
 
 
-def _what_is_left(block: nn.Module, x: Tensor, result: Tensor, wanted: Tensor) -> str:
+def _what_is_left(block: nn.Module, x: Tensor, result: Tensor, right: Tensor) -> str:
     for done in ((), ("scale",), ("merge",), ("stream",), ("scale", "merge"), ("scale", "stream"), ("merge", "stream")):
         left = [name for name in LOOK if name not in done]
         try:
@@ -453,12 +501,12 @@ def _what_is_left(block: nn.Module, x: Tensor, result: Tensor, wanted: Tensor) -
         except Exception:  # the block may have lost what this computation needs
             known = False
         if known:
-            count = {3: "All three faults are still there.", 2: "One fault is mended, two are left."}
-            return f"{count.get(len(left), 'Two faults are mended, one is left.')} {LOOK[left[0]]}"
+            count = {3: "All three faults are still there.", 2: "One fault is fixed, two are left."}
+            return f"{count.get(len(left), 'Two faults are fixed, one is left.')} {LOOK[left[0]]}"
     return (
-        f"Your block is off by up to {(result - wanted).abs().max():.2g} from torch's pre-norm block with the same "
-        "weights, and in a way that its three faults do not explain: did a change bring a new one? Mend one fault at "
-        "a time, and run the three properties after each."
+        f"Your block is {apart(result, right)} from torch's pre-norm block with the same weights, and in a way that "
+        "its three faults do not explain: did a change bring a new one? Fix one fault at a time, and run the three "
+        "properties after each."
     )
 
 
@@ -528,6 +576,7 @@ def _not_seen(fault: str, test: Callable) -> str:
     "Try your test on right models of other widths and images, post-norm among them, and make all weights random "
     "first, since gains of 1 and biases of 0 hide faults.",
     work=6.0,
+    runs="inside",
 )
 def _round(answer: Callable) -> str:
     who, findings = parts(call(answer), 2, "a pair (name or numbers, list of findings)")
@@ -536,10 +585,11 @@ def _round(answer: Callable) -> str:
     except (TypeError, ValueError) as error:
         raise Wrong(f"There are no models for {described(who)}: {error}.") from None
     if not isinstance(findings, (list, tuple)) or len(findings) != len(numbers):
+        of = f" of {len(findings)}" if isinstance(findings, (list, tuple)) else ""
         raise Wrong(
             f"There are {len(numbers)} models ({', '.join(map(str, numbers))}), and your findings are "
-            f"{described(findings)}{f' of {len(findings)}' if isinstance(findings, (list, tuple)) else ''}: a list of "
-            "as many findings (family, test) is wanted, with ... for a model that you have not done yet."
+            f"{described(findings)}{of}: expected a list of as many findings (family, test), with ... for a model that "
+            "you have not done yet."
         )
     said = [_said_of(finding, number) for number, finding in zip(numbers, findings, strict=True)]
     if set(said) == {NOT_YET}:
@@ -556,7 +606,7 @@ def _said_of(finding: Any, number: int) -> str:
     if any(part is ... or part is None for part in pair):
         return NOT_YET
     if len(pair) < 2 or len(finding) > 3 or not callable(pair[1]):
-        return f"this finding is {described(finding)}: (family, test) is wanted, and the test is a function."
+        return f"expected this finding to be (family, test), and the test a function, got {described(finding)}."
     try:
         return _examined(PUBLISHED[number - 1], *pair)
     except NotDone:
@@ -571,62 +621,89 @@ MOST = 6
 IN_A_MODEL = tuple(name for name, fault in faults.FAULTS.items() if fault.replaces is ViT or fault.replaces in PLACES)
 
 
-@exercise(
+def _six(result: Any, survivors: list[str]) -> Judgement:
+    """Note the faults that get through, and say what is wrong."""
+    tests = _as_tests(result)
+    if alarm := (yield from _false_alarm(tests)):
+        return alarm
+    broken, useful = {}, set()
+    for fault in random.Random().sample(IN_A_MODEL, len(IN_A_MODEL)):
+        seen_by = yield from _first_that_sees(fault, tests, broken)
+        if seen_by is None:
+            survivors.append(fault)
+        useful.add(seen_by)
+    return _published_missed(tests, survivors, broken, useful)
+
+
+def _first_that_sees(fault: str, tests: list[Callable], broken: dict) -> Generator[tuple, Any, int | None]:
+    """The number of the first test that refuses a model with this fault; broken gets errors of the tests' own."""
+    model = faults.build(fault, (SMALL, LARGER)[IN_A_MODEL.index(fault) % 2])  # not drawn: no verdict is luck
+    for i, test in enumerate(tests):
+        try:
+            caught = not yes_or_no((yield test, model))
+        except Raised as raised:
+            caught = _raised_inside(model, raised.error)
+            if not caught:
+                broken.setdefault(fault, (i, raised))
+        except Wrong as wrong:
+            raise Wrong(f"{_named(tests, i)}: {wrong}") from None
+        if caught:
+            return i
+    return None
+
+
+def _published_missed(tests: list[Callable], survivors: list[str], broken: dict, useful: set) -> str | None:
+    missed = sorted(fault for fault in faults.PUBLISHED if fault in survivors)
+    if not missed:
+        return None
+    caught = f"{len(IN_A_MODEL) - len(survivors)} of {len(IN_A_MODEL)} faults"
+    idle = [i for i in range(len(tests)) if i not in useful]
+    return (
+        f"No right model is refused, and you catch {caught}. You miss {len(missed)} of the {len(faults.PUBLISHED)} "
+        f"published ones: {_two(missed)}{', for example' if len(missed) > 2 else ''}.{_breaks(tests, broken, missed)}"
+        + (f" {_named(tests, idle[0])} catches nothing that those before it let through." if idle else "")
+    )
+
+
+def _all_caught(results: Results) -> str:
+    [((survivors,), tests)] = results
+    left = f" What gets through: {_two(sorted(survivors))}." if survivors else ""
+    return (
+        f"{counted(len(tests), 'test')} catch {len(IN_A_MODEL) - len(survivors)} of {len(IN_A_MODEL)} faults, all "
+        f"{len(faults.PUBLISHED)} published ones among them.{left}"
+    )
+
+
+Exercise(
     "12.5",
     "my_tests()",
     "Sort the faults by what a test must look at: what a block computes, how patches are cut, what is read at the end, "
     "whether order counts, what the logits are, and which parameters there are and learn.",
     "A block that equals torch's own, with random weights, sees most of them at once. For what is left ask: is a part "
     "missing or too much, does every parameter get a gradient, do two calls agree, do images in a batch stay apart?",
+    cases=lambda: [([],)],
+    judge=_six,
+    given=lambda survivors: (),
+    right=_all_caught,
+    runs="inside",
     work=3.0,
 )
-def _six(answer: Callable) -> str:
-    tests = _as_tests(call(answer))
-    if alarm := _false_alarm(tests):
-        raise Wrong(alarm)
-    survivors, broken, useful = [], {}, set()
-    for fault in random.Random().sample(IN_A_MODEL, len(IN_A_MODEL)):
-        model = faults.build(fault, random.Random().choice((SMALL, LARGER)))
-        for i, test in enumerate(tests):
-            try:
-                caught = not yes_or_no(call(test, model))
-            except Raised as raised:
-                caught = _raised_inside(model, raised.error)
-                if not caught:
-                    broken.setdefault(fault, (i, raised))
-            except Wrong as wrong:
-                raise Wrong(f"{_named(tests, i)}: {wrong}") from None
-            if caught:
-                useful.add(i)
-                break
-        else:
-            survivors.append(fault)
-    caught = f"{len(IN_A_MODEL) - len(survivors)} of {len(IN_A_MODEL)} faults"
-    published = sorted(fault for fault in faults.PUBLISHED if fault in survivors)
-    if not published:
-        left = f" What gets through: {_two(sorted(survivors))}." if survivors else ""
-        return f"{len(tests)} tests catch {caught}, all {len(faults.PUBLISHED)} published ones among them.{left}"
-    idle = [i for i in range(len(tests)) if i not in useful]
-    raise Wrong(
-        f"No right model is refused, and you catch {caught}. You miss {len(published)} of the {len(faults.PUBLISHED)} "
-        f"published ones: {_two(published)}{', for example' if len(published) > 2 else ''}."
-        f"{_breaks(tests, broken, published)}"
-        + (f" {_named(tests, idle[0])} catches nothing that those before it let through." if idle else "")
-    )
 
 
 def _as_tests(tests: Any) -> list[Callable]:
     if not isinstance(tests, (list, tuple)):
-        raise Wrong(f"Your function returns {described(tests)}: a list of tests is wanted, at most {MOST}.")
+        raise Wrong(expected(f"a list of at most {MOST} tests", tests))
     if any(test is ... for test in tests):
         raise NotDone
     if not tests:
-        raise Wrong(f"Your list is empty: one to {MOST} tests are wanted.")
+        raise Wrong(f"Your list is empty: expected one to {MOST} tests.")
     if len(tests) > MOST:
         raise Wrong(f"You return {len(tests)} tests, and {MOST} are allowed. Which one sees only what others see, too?")
     for i, test in enumerate(tests, start=1):
         if not callable(test) or isinstance(test, nn.Module):
-            raise Wrong(f"Test {i} of your list is {described(test)}: a function of a model is wanted, not called yet.")
+            raise Wrong(
+                f"Expected a function of a model as test {i} of your list, not called yet, got {described(test)}."
+            )
         if any(test is ours or test is inspect.unwrap(ours) for ours in faults.TESTS.values()):
             raise Wrong(f"{_named(tests, i - 1)} is one of faults.TESTS, the clinic's own six: write your own.")
     return list(tests)
@@ -637,14 +714,14 @@ def _named(tests: list[Callable], i: int) -> str:
     return f"Test {i + 1} of your list" + (f" ({name})" if name.isidentifier() else "")
 
 
-def _false_alarm(tests: list[Callable]) -> str:
+def _false_alarm(tests: list[Callable]) -> Generator[tuple, Any, str]:
     """What is said of the first test that refuses a right model, or nothing."""
     models = {form: ViT(config) for form, config in (SIZES | ALL_FORMS).items()}
     for i, test in enumerate(tests):
         refused, reason = [], ""
         for form, model in models.items():
             try:
-                passed = yes_or_no(call(test, model))
+                passed = yes_or_no((yield test, model))
             except NotDone:
                 raise
             except Wrong as wrong:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vitbook.exercises.engine import Wrong, call, close, exercise, fresh, number, tensor_like
-from vitbook.exercises.forms import compute, parts
+from vitbook.exercises.declaration import Exercise, Results
+from vitbook.exercises.forms import compute
+from vitbook.exercises.values import apart, close, counted, fresh, number, parts, tensor_like
 from vitbook.faults import attend, train
 from vitnb.vit import ViT, ViTConfig
 
@@ -75,6 +76,7 @@ FACTORS = (
     "the numbers in all maps",
     "the numbers in the blocks' matrices",
 )
+TOTAL = len(FACTORS) * len(GROWTHS)
 
 
 def _measured(config: ViTConfig) -> tuple[int, ...]:
@@ -87,52 +89,63 @@ def _measured(config: ViTConfig) -> tuple[int, ...]:
     return tokens, tokens * sum(mlps), between, c.depth * c.num_heads * pairs, sum(matrices)
 
 
-@exercise(
+def _growth() -> dict[str, tuple[float, ...]]:
+    """What the models say."""
+    before = _measured(BASE)
+    after = {change: _measured(replace(BASE, **new)) for change, new in GROWTHS.items()}
+    return {change: tuple(b / a for a, b in zip(before, grown, strict=True)) for change, grown in after.items()}
+
+
+def _factors(value: Any) -> tuple[float, ...]:
+    return tuple(map(number, parts(value, len(FACTORS), "a tuple (tokens, MLPs, between tokens, maps, matrices)")))
+
+
+def _are_factors(result: Any, *case: Any) -> None:
+    _factors(result)
+
+
+def _grows(results: Results) -> str | None:
+    said, true = {change: _factors(result) for (change,), result in results}, _growth()
+    right = sum(a == b for change in GROWTHS for a, b in zip(said[change], true[change], strict=True))
+    return None if right == TOTAL else f"{right} of {TOTAL} factors agree with the models. {_think(said, true)}"
+
+
+def _think(said: dict[str, tuple[float, ...]], true: dict[str, tuple[float, ...]]) -> str:
+    """What to think about again."""
+    side, width, heads = (said[f"double the {what}"] for what in ("image's side", "width", "heads"))
+    if side != said["halve the patch's side"]:
+        return "Larger images or smaller patches: the blocks see more tokens, and no other difference."
+    if side[0] == 2:
+        return "A side that doubles makes twice as many rows of patches, and each row is longer as well."
+    if side[3] == side[0] and side[0] != 1:
+        return "A map has a row for each token *and* a column for each token."
+    if side[2] == side[0] and side[0] != 1:
+        return "Between tokens there is a product for every pair: how many pairs are there now?"
+    if side[4] != 1:
+        return "Does a matrix of the blocks know how many tokens pass through it?"
+    if width[4] == 2 or width[1] == 2:
+        return "A matrix from D to 4 D becomes wider on both sides."
+    if heads[2] == 2:
+        return "Twice the heads make twice the scores, but each is a dot product of half as many features."
+    change = next(change for change in GROWTHS if said[change] != true[change])
+    if change == "double the heads":
+        return "Heads share the width: more of them cut it into thinner slices, each with its own map."
+    column = next(i for i in range(len(FACTORS)) if said[change][i] != true[change][i])
+    return f"Think again of {FACTORS[column]} when you {change}."
+
+
+Exercise(
     "13.2",
     "grows(change)",
     "First ask what the change does to the number of tokens, and whether any matrix becomes larger. The rest follows "
     "from these two.",
     "A side that doubles makes how many more patches? A map has a row and a column for each token, and every head of "
     "every block has a map of its own; but the features of its queries are only the head's share of the width.",
+    cases=lambda: [(change,) for change in GROWTHS],
+    judge=_are_factors,
+    overall=_grows,
+    right=f"{TOTAL} of {TOTAL} factors agree with the models.",
 )
-def _grows(answer: Callable) -> str:
-    before = _measured(BASE)
-    said = {change: _factors(call(answer, change)) for change in GROWTHS}
-    true = {
-        change: tuple(b / a for a, b in zip(before, _measured(replace(BASE, **new)), strict=True))
-        for change, new in GROWTHS.items()
-    }
-    right = sum(a == b for change in GROWTHS for a, b in zip(said[change], true[change], strict=True))
-    total = len(FACTORS) * len(GROWTHS)
-    if right == total:
-        return f"{total} of {total} factors agree with the models."
-    wrong = f"{right} of {total} factors agree with the models."
-    side, width, heads = (said[f"double the {what}"] for what in ("image's side", "width", "heads"))
-    if side != said["halve the patch's side"]:
-        raise Wrong(f"{wrong} Larger images or smaller patches: the blocks see more tokens, and no other difference.")
-    if side[0] == 2:
-        raise Wrong(f"{wrong} A side that doubles makes twice as many rows of patches, and each row is longer as well.")
-    if side[3] == side[0] and side[0] != 1:
-        raise Wrong(f"{wrong} A map has a row for each token *and* a column for each token.")
-    if side[2] == side[0] and side[0] != 1:
-        raise Wrong(f"{wrong} Between tokens there is a product for every pair: how many pairs are there now?")
-    if side[4] != 1:
-        raise Wrong(f"{wrong} Does a matrix of the blocks know how many tokens pass through it?")
-    if width[4] == 2 or width[1] == 2:
-        raise Wrong(f"{wrong} A matrix from D to 4 D becomes wider on both sides.")
-    if heads[2] == 2:
-        raise Wrong(
-            f"{wrong} Twice the heads make twice the scores, but each is a dot product of half as many features."
-        )
-    change = next(change for change in GROWTHS if said[change] != true[change])
-    if change == "double the heads":
-        raise Wrong(f"{wrong} Heads share the width: more of them cut it into thinner slices, each with its own map.")
-    column = next(i for i in range(len(FACTORS)) if said[change][i] != true[change][i])
-    raise Wrong(f"{wrong} Think again of {FACTORS[column]} when you {change}.")
-
-
-def _factors(value: Any) -> tuple[float, ...]:
-    return tuple(map(number, parts(value, len(FACTORS), "a tuple (tokens, MLPs, between tokens, maps, matrices)")))
 
 
 class Small(nn.Module):
@@ -163,17 +176,23 @@ def _sizes(B: int, most: int) -> list[int]:
 
 def _batch_words(model: nn.Module, images: Tensor, labels: Tensor, most: int) -> dict[str, Any]:
     sizes = _sizes(len(images), most)
-    return {"B": len(images), "most": most, "n": len(sizes), "sizes": ", ".join(map(str, sizes)), "last": sizes[-1]}
+    return {
+        "B": len(images),
+        "most": most,
+        "n": len(sizes),
+        "sizes": ", ".join(map(str, sizes)),
+        "left": counted(sizes[-1], "image"),
+    }
 
 
-LEFT_OUT = "the last {last} images are left out: a part may be smaller than the others."
+LEFT_OUT = "what is left after the last whole part, {left}, is left out: a part may be smaller than the others."
 
 
-def _other_gradient(result: Tensor, wanted: Tensor, model: nn.Module, images: Tensor, labels: Tensor, most: int) -> str:
+def _other_gradient(result: Tensor, right: Tensor, model: nn.Module, images: Tensor, labels: Tensor, most: int) -> str:
     n = len(_sizes(len(images), most))
     if n > 1 and close(result, train.last_part_left_out(model, images, labels, most) * (n - 1) / n, 1e-4):
         return LEFT_OUT
-    length = (result.norm() / wanted.norm()).item()
+    length = (result.norm() / right.norm()).item()
     return f"your gradient is {length:.3g} times as long as that of the mean loss of all images, or points elsewhere."
 
 
@@ -212,9 +231,15 @@ compute(
 
 
 class Watched(TorchDispatchMode):
-    """Notes whether PyTorch's own kernel is called, and the size of the largest tensor that an operation returns."""
+    """Notes whether PyTorch's own kernel is called, how large results are, and the longest sum of a product.
 
-    kernel, numbers = False, 0
+    To mix values is to sum over keys, so the longest sum is the number of keys at a time.
+    """
+
+    def __init__(self, q: Tensor, k: Tensor, v: Tensor, most: int):
+        super().__init__()
+        (*_, self.T, self.d), self.most = q.shape, most
+        self.kernel, self.numbers, self.longest = False, 0, 0
 
     def __torch_dispatch__(
         self, operation: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -224,12 +249,30 @@ class Watched(TorchDispatchMode):
         for x in result if isinstance(result, (tuple, list)) else [result]:
             if isinstance(x, Tensor):
                 self.numbers = max(self.numbers, x.numel())
+        if "mm" in str(operation):  # mm, bmm, addmm, baddbmm
+            self.longest = max(self.longest, args[-2].shape[-1])
         return result
+
+    def breach(self) -> str | None:
+        """What is wrong with PyTorch's own kernel, a map of all pairs, or products with more keys than allowed."""
+        T, most = self.T, self.most
+        where = f"With {T} keys, {most} at a time, "
+        if self.kernel:
+            return "Your answer calls PyTorch's own kernel, which the exercise forbids: write down what it does."
+        if most < T and self.numbers >= T * T:
+            return f"{where}an operation returns {self.numbers:,} numbers: that is a whole map of {T} × {T}."
+        if most < T and self.longest > max(most, self.d):
+            return f"{where}a product sums over {self.longest}: that many keys at once, and {most} are allowed."
+        return None
 
 
 NAN = (
     "Your result holds NaN or infinity: with large scores exp is too large for a float. Subtract the largest score "
     "first, the largest of those that came so far."
+)
+NAN_BELOW = (
+    "Your result holds NaN or infinity where all scores are far below 0: with a largest score that starts at 0, every "
+    "power is 0, and so is their sum."
 )
 PIECES: dict[str, Callable] = {
     "when a larger score comes, all that was added up before it must shrink: your sums do not.": (
@@ -250,40 +293,40 @@ PIECES: dict[str, Callable] = {
 }
 
 
-@exercise(
+def _pieces() -> Iterator[tuple[Tensor, Tensor, Tensor, int]]:
+    """The last two: scores far above and far below 0, which need the largest score so far from the first piece on."""
+    sizes = ((1, 2, 60, 4, 12), (2, 1, 61, 5, 7), (1, 1, 60, 4, 60), (1, 2, 60, 4, 8))
+    for B, h, T, d, most in sizes:
+        yield *(fresh(B, h, T, d) for _ in "qkv"), most
+    q, k, v = (fresh(1, 2, 60, 4) for _ in "qkv")
+    yield 99 * q, k, v, 8
+    yield 8 + 0.3 * q.abs(), -8 - 0.3 * k.abs(), v, 8
+
+
+def _in_pieces(result: Any, q: Tensor, k: Tensor, v: Tensor, most: int) -> str | None:
+    right, where = attend.piecewise(q, k, v, most), f"With {q.shape[-2]} keys, {most} at a time, "
+    if isinstance(result, Tensor) and result.shape == right.shape and not result.isfinite().all():
+        return NAN_BELOW if (q @ k.mT).max() < 0 else NAN
+    result = tensor_like(result, right)
+    if close(result, right, 1e-4):
+        return None
+    for message, mistake in PIECES.items():
+        told = mistake(q, k, v, most)
+        if close(result, told, 1e-4) and not close(told, right, 1e-4):
+            return where + message
+    return f"{where}your result is {apart(result, right)}, by no mistake that I know."
+
+
+Exercise(
     "13.4",
     "piecewise(q, k, v, most)",
     "Begin with the loop of the chapter, which has one query. For all queries at once, the largest score so far and "
     "the sum of the powers become tensors with one number for each query: (B, h, T, 1).",
     "A tensor's own split cuts keys and values into pieces, the last of which may be smaller. Start with a largest "
     "score of minus infinity and sums of zero: exp(-inf) is 0, so the first piece needs no rule of its own.",
-    PIECES,
+    cases=_pieces,
+    judge=_in_pieces,
+    watch=Watched,
+    mistakes=PIECES,
+    right="6 cases in pieces, equal and unequal, with scores far above and far below 0, and no map of all pairs.",
 )
-def _in_pieces(answer: Callable) -> str:
-    for B, h, T, d, most, large in (
-        (1, 2, 60, 4, 12, 1),
-        (2, 1, 61, 5, 7, 1),
-        (1, 1, 60, 4, 60, 1),
-        (1, 2, 60, 4, 8, 99),
-    ):
-        q, k, v = large * fresh(B, h, T, d), fresh(B, h, T, d), fresh(B, h, T, d)
-        wanted = attend.piecewise(q, k, v, most)
-        with Watched() as seen:
-            result = call(answer, q, k, v, most)
-        if seen.kernel:
-            raise Wrong("That is PyTorch's own kernel: write down what it does.")
-        if isinstance(result, Tensor) and result.shape == wanted.shape and not result.isfinite().all():
-            raise Wrong(NAN)
-        result, where = tensor_like(result, wanted), f"With {T} keys, {most} at a time, "
-        if most < T and seen.numbers >= T * T:
-            raise Wrong(f"{where}an operation returns {seen.numbers:,} numbers: that is a whole map of {T} × {T}.")
-        if close(result, wanted, 1e-4):
-            continue
-        for message, mistake in PIECES.items():
-            told = mistake(q, k, v, most)
-            if close(result, told, 1e-4) and not close(told, wanted, 1e-4):
-                raise Wrong(where + message)
-        raise Wrong(
-            f"{where}your result is off by up to {(result - wanted).abs().max():.2g}, by no mistake that I know."
-        )
-    return "4 cases in pieces, equal and unequal, and no map of all pairs."

@@ -1,46 +1,25 @@
 """Exercises of chapter 14: a mask for packed images, a mask for shifted windows, attention as in a recent ViT."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitbook.exercises.engine import Wrong, call, close, described, exercise, fresh, tensor_like
-from vitbook.exercises.forms import fresh_module
+from vitbook.exercises.forms import blank_class, compute, linear
+from vitbook.exercises.values import described, fresh
 
 
-def _mask_exercise(
-    name: str,
-    signature: str,
-    hint1: str,
-    hint2: str,
-    cases: Callable[[], Iterable[tuple]],
-    reference: Callable[..., Tensor],
-    mistakes: dict[str, Callable],
-    right: str,
-) -> None:
-    """Register an exercise whose answer is a mask of booleans: what differs is counted, not measured."""
+def _pairs(name: str) -> Callable[..., str]:
+    """What is said of an unknown mask: what differs is counted, not measured."""
 
-    function = signature.split("(")[0]
+    def said(result: Tensor, right: Tensor, *case: object) -> str:
+        too_many, too_few = (result & ~right).sum().item(), (~result & right).sum().item()
+        return (
+            f"{name}{case} allows {too_many} pairs that must not attend to each other, and forbids {too_few} that may."
+        )
 
-    def test(answer: Callable) -> str:
-        for case in cases():
-            wanted = reference(*case)
-            result = tensor_like(call(answer, *case), wanted, ": True where a token may attend")
-            if torch.equal(result, wanted):
-                continue
-            for message, mistake in mistakes.items():
-                if torch.equal(result, mistake(*case)):
-                    raise Wrong(message)
-            too_many, too_few = (result & ~wanted).sum().item(), (~result & wanted).sum().item()
-            raise Wrong(
-                f"{function}{case} allows {too_many} pairs that must not attend to each other, and forbids {too_few} "
-                "that may."
-            )
-        return right
-
-    exercise(name, signature, hint1, hint2, mistakes)(test)
+    return said
 
 
 # 14.1 -----------------------------------------------------------------------------------------------------
@@ -76,7 +55,7 @@ def _causal(lengths: list[int], T: int) -> Tensor:
     return _packing_mask(lengths, T).tril()
 
 
-_mask_exercise(
+compute(
     "14.1",
     "packing_mask(lengths, T)",
     "Give each token a number: that of its image. Two tokens may attend to each other if their numbers are equal.",
@@ -85,7 +64,7 @@ _mask_exercise(
     cases=lambda: (([3, 5, 2], 12), ([4, 1], 8), ([6, 7], 13)),
     reference=_packing_mask,
     mistakes={
-        "It is turned round: True is wanted where a token may attend.": lambda lengths, T: ~_packing_mask(lengths, T),
+        "It is turned round: True means that a token may attend.": lambda lengths, T: ~_packing_mask(lengths, T),
         "Your padding is one more image: its tokens attend to each other, and each should attend to itself alone.": (
             _padding_is_an_image
         ),
@@ -94,6 +73,7 @@ _mask_exercise(
         "Only the padding is kept apart: tokens of different images attend to each other.": _padding_ignored,
         "Your tokens attend to earlier ones only, as in a causal mask: in an image all attend to all.": _causal,
     },
+    otherwise=_pairs("packing_mask"),
     right="3 sequences of up to three images, with padding and without.",
 )
 
@@ -124,7 +104,7 @@ def _nowhere(length: int) -> Tensor:
     return torch.zeros(length, dtype=torch.bool)
 
 
-_mask_exercise(
+compute(
     "14.2",
     "shifted_mask(H, W, w, s)",
     "Which rows of the rolled grid came round from the other side, and which columns? Mark them before you cut "
@@ -134,7 +114,7 @@ _mask_exercise(
     cases=lambda: ((6, 9, 3, 1), (14, 21, 7, 3), (8, 12, 4, 1), (10, 10, 5, 2)),
     reference=_shifted_mask,
     mistakes={
-        "It is turned round: True is wanted where a token may attend.": lambda *case: ~_shifted_mask(*case),
+        "It is turned round: True means that a token may attend.": lambda *case: ~_shifted_mask(*case),
         "You allow every pair: after the roll some neighbours in a window come from opposite sides of the image.": (
             lambda H, W, w, s: _by_marks(_nowhere(H), _nowhere(W), w)
         ),
@@ -158,6 +138,7 @@ _mask_exercise(
             )
         ),
     },
+    otherwise=_pairs("shifted_mask"),
     right="4 grids, with windows of 3, 4, 5 and 7 tokens and shifts of 1, 2 and 3.",
 )
 
@@ -177,80 +158,33 @@ def _rotate(x: Tensor, places: Tensor, base: float = 100.0) -> Tensor:
 class _Attention(nn.Module):
     """Attention as in a recent ViT; its wrong versions change one step."""
 
+    scale: float | None = None
+
     def __init__(self, dim: int, num_heads: int):
         super().__init__()
-        d = dim // num_heads
+        self.num_heads, d = num_heads, dim // num_heads
         self.qkv, self.proj = nn.Linear(dim, 3 * dim, bias=False), nn.Linear(dim, dim)
         self.q_norm, self.k_norm = nn.RMSNorm(d, eps=1e-6), nn.RMSNorm(d, eps=1e-6)
 
-    @staticmethod
-    def split(self: nn.Module, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (-1, self.q_norm.normalized_shape[0])).transpose(1, 2)  # (B, h, T, d)
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, h, T, d)
 
-    @staticmethod
-    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def placed(self, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return _rotate(self.q_norm(q), places), _rotate(self.k_norm(k), places), v
 
-    scale = None
-
-    @classmethod
-    def compute(cls, self: nn.Module, x: Tensor, places: Tensor) -> Tensor:
-        """What this version computes with the parts of another module."""
-        q, k, v = (cls.split(self, part) for part in self.qkv(x).chunk(3, dim=-1))  # 3 x (B, h, T, d)
-        q, k, v = cls.placed(self, q, k, v, places)
-        out = F.scaled_dot_product_attention(q, k, v, scale=cls.scale)
+    def forward(self, x: Tensor, places: Tensor) -> Tensor:
+        q, k, v = (self.split(part) for part in self.qkv(x).chunk(3, dim=-1))  # 3 x (B, h, T, d)
+        q, k, v = self.placed(q, k, v, places)
+        out = F.scaled_dot_product_attention(q, k, v, scale=self.scale)
         return self.proj(out.transpose(1, 2).flatten(2))  # (B, T, dim)
 
-    def forward(self, x: Tensor, places: Tensor) -> Tensor:
-        return type(self).compute(self, x, places)
+
+Three = tuple[Tensor, Tensor, Tensor]
 
 
-class _ValuesToo(_Attention):
-    @staticmethod
-    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return *_Attention.placed(self, q, k, v, places)[:2], _rotate(v, places)
-
-
-class _QueriesOnly(_Attention):
-    @staticmethod
-    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _rotate(self.q_norm(q), places), self.k_norm(k), v
-
-
-class _Unplaced(_Attention):
-    @staticmethod
-    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.q_norm(q), self.k_norm(k), v
-
-
-class _RowsOnly(_Attention):
-    @staticmethod
-    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _Attention.placed(self, q, k, v, places[:, [0, 0]])
-
-
-class _ColumnsOnly(_Attention):
-    @staticmethod
-    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _Attention.placed(self, q, k, v, places[:, [1, 1]])
-
-
-class _NormAfter(_Attention):
-    @staticmethod
-    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.q_norm(_rotate(q, places)), self.k_norm(_rotate(k, places)), v
-
-
-class _NoNorm(_Attention):
-    @staticmethod
-    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _rotate(q, places), _rotate(k, places), v
-
-
-class _OneNorm(_Attention):
-    @staticmethod
-    def placed(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _rotate(self.q_norm(q), places), _rotate(self.q_norm(k), places), v
+def _placing(placed: Callable[[_Attention, Tensor, Tensor, Tensor, Tensor], Three]) -> type[_Attention]:
+    """Attention that normalises and rotates in another way."""
+    return type("RecentAttention", (_Attention,), {"placed": placed})
 
 
 class _Undivided(_Attention):
@@ -258,28 +192,35 @@ class _Undivided(_Attention):
 
 
 class _SplitByView(_Attention):
-    @staticmethod
-    def split(self: nn.Module, x: Tensor) -> Tensor:
-        return x.reshape(len(x), -1, x.shape[1], self.q_norm.normalized_shape[0])  # (B, h, T, d), mixed up
+    def split(self, x: Tensor) -> Tensor:
+        return x.reshape(len(x), self.num_heads, x.shape[1], -1)  # (B, h, T, d), mixed up
 
 
-ATTENTION_MISTAKES: dict[str, Callable] = {
+ATTENTION_MISTAKES: dict[str, type[nn.Module]] = {
     "You rotate the values as well: then what a token passes on depends on where it stands, and not only how much of "
-    "it is taken.": _ValuesToo,
+    "it is taken.": _placing(lambda self, q, k, v, at: (*_Attention.placed(self, q, k, v, at)[:2], _rotate(v, at))),
     "You rotate the queries and not the keys: the scores depend on where the query stands, and not on the offset.": (
-        _QueriesOnly
+        _placing(lambda self, q, k, v, at: (_rotate(self.q_norm(q), at), self.k_norm(k), v))
     ),
-    "Nothing is rotated: the tokens do not know where they are.": _Unplaced,
+    "Nothing is rotated: the tokens do not know where they are.": _placing(
+        lambda self, q, k, v, at: (self.q_norm(q), self.k_norm(k), v)
+    ),
     "Your rotation follows the rows only: two tokens of one row get the same angles, whatever their columns.": (
-        _RowsOnly
+        _placing(lambda self, q, k, v, at: _Attention.placed(self, q, k, v, at[:, [0, 0]]))
     ),
     "Your rotation follows the columns only: two tokens of one column get the same angles, whatever their rows.": (
-        _ColumnsOnly
+        _placing(lambda self, q, k, v, at: _Attention.placed(self, q, k, v, at[:, [1, 1]]))
     ),
     "You rotate first and normalise after. The gains of the norm then stretch the rotated pairs, and the scores no "
-    "longer depend on the offset alone.": _NormAfter,
-    "Queries and keys are not normalised: q_norm and k_norm are made and not used.": _NoNorm,
-    "You use q_norm for the keys too: they have gains of their own, in k_norm.": _OneNorm,
+    "longer depend on the offset alone.": _placing(
+        lambda self, q, k, v, at: (self.q_norm(_rotate(q, at)), self.k_norm(_rotate(k, at)), v)
+    ),
+    "Queries and keys are not normalised: q_norm and k_norm are made and not used.": _placing(
+        lambda self, q, k, v, at: (_rotate(q, at), _rotate(k, at), v)
+    ),
+    "You use q_norm for the keys too: they have gains of their own, in k_norm.": _placing(
+        lambda self, q, k, v, at: (_rotate(self.q_norm(q), at), _rotate(self.q_norm(k), at), v)
+    ),
     "The scores are not divided by the square root of the width of a head.": _Undivided,
     "Your heads mix tokens: reshape keeps the order of the numbers, so split the last axis first and then swap axes.": (
         _SplitByView
@@ -287,60 +228,46 @@ ATTENTION_MISTAKES: dict[str, Callable] = {
 }
 
 
-@exercise(
+def _parts_as_asked(layer: nn.Module, D: int, heads: int) -> str | None:
+    if message := linear(layer, "qkv", D, 3 * D) or linear(layer, "proj", D, D):
+        return message
+    if layer.qkv.bias is not None:
+        return "Your qkv has a bias: the models of the figure have none there."
+    for name in ("q_norm", "k_norm"):
+        part = getattr(layer, name, None)
+        if not isinstance(part, nn.RMSNorm):
+            return (
+                f"Expected an nn.RMSNorm named {name}, {'there is none' if part is None else f'got {described(part)}'}."
+            )
+        if tuple(part.normalized_shape) != (D // heads,):
+            return (
+                f"{name} normalises {tuple(part.normalized_shape)} features: a head has {D // heads}, and each is "
+                "normalised by itself."
+            )
+        if part.weight is None:
+            return f"{name} has no gains: leave elementwise_affine as it is."
+        if part.eps != 1e-6:
+            return f"Expected {name} with eps=1e-6, got {f'{part.eps:g}' if part.eps else 'the default'}."
+    if layer.q_norm is layer.k_norm:
+        return "q_norm and k_norm are one and the same: queries and keys have gains of their own."
+    return None
+
+
+blank_class(
     "14.3",
     "RecentAttention(dim, num_heads)",
     "Begin with the class of chapter 4: one linear layer for queries, keys and values, three chunks, each split into "
     "heads. Which of the three does the norm belong to, and which does the rotation?",
     "Norm first, then rotate: after a rotation the gains would act on mixed features. The chapter's rotate takes any "
     "axes in front of the last two, so it can be called on all heads at once.",
-    ATTENTION_MISTAKES,
+    kind=_Attention,
+    parts=("qkv", "proj", "q_norm", "k_norm"),
+    asked=_parts_as_asked,
+    cases=lambda: (
+        ((D, heads), (2 * fresh(B, T, D), (4 * fresh(T, 2)).round()))
+        for B, T, D, heads in ((3, 17, 48, 6), (2, 5, 24, 2))
+    ),
+    mistakes=ATTENTION_MISTAKES,
+    otherwise="Add the same two numbers to all places: does the result stay as it was?",
+    right="2 sizes, with random weights and gains, at random places.",
 )
-def _recent_attention(answer: Callable) -> str:
-    for B, T, D, heads in ((3, 17, 48, 6), (2, 5, 24, 2)):
-        layer = fresh_module(answer, D, heads)
-        _parts_as_asked(layer, D, heads)
-        with torch.no_grad():
-            for p in layer.eval().parameters():  # gains of 1 hide mistakes
-                p.copy_(0.4 * fresh(*p.shape))
-        x, places = 2 * fresh(B, T, D), (4 * fresh(T, 2)).round()
-        result = call(layer.forward, x, places)
-        with torch.no_grad():
-            wanted = _Attention.compute(layer, x, places)
-            result = tensor_like(result, wanted)
-            if close(result, wanted, 1e-4):
-                continue
-            for message, kind in ATTENTION_MISTAKES.items():
-                if close(result, kind.compute(layer, x, places), 1e-4):
-                    raise Wrong(message)
-        raise Wrong(
-            f"Your result is off by up to {(result - wanted).abs().max():.2g}, and by no mistake that I know. Add the "
-            "same two numbers to all places: does the result stay as it was?"
-        )
-    return "2 sizes, with random weights and gains, at random places."
-
-
-def _parts_as_asked(layer: nn.Module, D: int, heads: int) -> None:
-    for name, outputs in (("qkv", 3 * D), ("proj", D)):
-        part = getattr(layer, name, None)
-        if not isinstance(part, nn.Linear) or (part.in_features, part.out_features) != (D, outputs):
-            found = "there is none" if part is None else f"yours is {described(part)}"
-            if isinstance(part, nn.Linear):
-                found = f"yours goes from {part.in_features} to {part.out_features}"
-            raise Wrong(f"A linear layer named {name} from {D} to {outputs} features is wanted: {found}.")
-    if layer.qkv.bias is not None:
-        raise Wrong("Your qkv has a bias: the models of the figure have none there.")
-    for name in ("q_norm", "k_norm"):
-        part = getattr(layer, name, None)
-        if not isinstance(part, nn.RMSNorm):
-            found = "there is none" if part is None else f"yours is {described(part)}"
-            raise Wrong(f"An nn.RMSNorm named {name} is wanted: {found}.")
-        if tuple(part.normalized_shape) != (D // heads,):
-            raise Wrong(
-                f"{name} normalises {tuple(part.normalized_shape)} features: a head has {D // heads}, and each is "
-                "normalised by itself."
-            )
-        if part.weight is None:
-            raise Wrong(f"{name} has no gains: leave elementwise_affine as it is.")
-    if layer.q_norm is layer.k_norm:
-        raise Wrong("q_norm and k_norm are one and the same: queries and keys have gains of their own.")

@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from functools import partial
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -102,7 +103,8 @@ def load(course: Path) -> None:
     module = sys.modules["vitnb_course"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     cloudpickle.register_pickle_by_value(module)
-    student.INSIDE |= set(getattr(module, "INSIDE", ()))
+    for number in getattr(module, "INSIDE", ()):
+        engine.EXERCISES[number] = replace(engine.EXERCISES[number], runs="inside")
     student.COURSE |= set(engine.EXERCISES) - before
 
 

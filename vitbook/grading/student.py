@@ -43,11 +43,7 @@ LATE = "it took too long: is there a loop that does not end?"
 RUNS = 6  # of one notebook, and one more an exercise: each goes on after the place at which the one before it ended
 TRIES = 10  # answers of one exercise in one notebook that are judged, as check() is called again and again
 
-# Answers to these are modules, or change what they are given, or are read by their attributes: no data.
-# tests/course/test_grading.py holds this list against the published solutions. A teacher's file may have its INSIDE.
-# What a submission returns never decides it: an answer could choose the place where a verdict can be forged.
 COURSE: set[str] = set()  # the exercises of a teacher's own file
-INSIDE = set("3.4 4.3 5.2 5.3 6.3 7.2 7.5 8.3 8.4 9.2 12.1 12.3 12.4 12.5 14.3 jax.2 jax.3".split())
 
 for _name in [name for name in sys.modules if name.startswith("vitbook.exercises")]:
     cloudpickle.register_pickle_by_value(sys.modules[_name])  # the sandbox cannot import them
@@ -323,9 +319,17 @@ def _files(name: str) -> list[str]:
     return [str(sandbox.PACKAGE.parent / package / inner)] if package else []
 
 
+def inside(number: str) -> bool:
+    """Whether an exercise is judged in the student's process: its answer is a module, or changes one, and no data.
+
+    What a submission returns never decides it: an answer could choose the place where a verdict can be forged.
+    """
+    return engine.EXERCISES[number].runs == "inside"
+
+
 def patience(numbers: Sequence[str], seconds: float) -> float:
     """Seconds by the clock for a notebook that is slow everywhere and has to be run once more; no more than that."""
-    insides = {n in INSIDE for n in numbers}
+    insides = {inside(n) for n in numbers}
     return seconds * (6 * len(insides) + sum(engine.EXERCISES[n].work for n in numbers))
 
 
@@ -347,11 +351,11 @@ def judge(
     if reason := unreadable(notebook):
         return {n: Verdict(False, reason, answers=False) for n in numbers}
     verdicts: dict[str, Verdict] = {}
-    for inside in (False, True):
-        if mine := [n for n in numbers if (n in INSIDE) == inside]:
-            own = course if inside and COURSE.intersection(mine) else None  # else nobody in there may read it
-            start = partial(Student, way, notebook, inside=inside, course=own)
-            verdicts |= Sitting(start, mine, "inside" if inside else "outside", seconds, last).held()
+    for within in (False, True):
+        if mine := [n for n in numbers if inside(n) == within]:
+            own = course if within and COURSE.intersection(mine) else None  # else nobody in there may read it
+            start = partial(Student, way, notebook, inside=within, course=own)
+            verdicts |= Sitting(start, mine, "inside" if within else "outside", seconds, last).held()
     return {n: verdicts[n] for n in numbers}
 
 

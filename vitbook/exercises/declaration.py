@@ -1,0 +1,109 @@
+"""What an exercise is: one declaration in the file of its chapter, complete or refused when that is imported.
+
+    cases()              yields what the answer is called with, a tuple a case
+    judge(result, *case) says what is wrong with one result, or None
+    overall(results)     says what is wrong with all of them together, or None
+
+engine.py alone calls answers. A judge that needs more calls, of a module that
+the answer made for example, is a generator: it yields (function, *arguments)
+and is sent what the function returns. forms.py has judges for what several
+exercises ask in the same way.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+RUNS = ("outside", "inside")
+
+Case = tuple[Any, ...]
+Results = list[tuple[Case, Any]]
+Message = str | None
+Judgement = Message | Generator[tuple, Any, Message]
+Mistakes = dict[str, Callable]  # {message: a wrong answer that gets it}
+
+
+class Wrong(Exception):
+    """The answer is wrong; the message says why."""
+
+
+class Raised(Wrong):
+    """The answer raised an error, which is kept as `error`."""
+
+    def __init__(self, message: str, error: BaseException):
+        super().__init__(message)
+        self.error = error
+
+
+class NotDone(Exception):
+    """The skeleton was left as it is."""
+
+
+def _nothing(results: Results) -> Message:
+    return None
+
+
+def _as_it_is(*case: Any) -> tuple:
+    return case
+
+
+class Watch:
+    """Entered around the calls of one case; breach() says afterwards what the text forbids and an answer did."""
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def breach(self) -> Message:
+        return None
+
+
+def unwatched(*case: Any) -> Watch:
+    return Watch()
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise; to make it is to register it.
+
+    A message never gives the answer away. `given` turns a case into the
+    arguments of the answer where they are not the case itself. With `errors`
+    the judge also gets errors of the answer, as Raised. With `changes` the
+    answer may change what it is given, as a training loop must. An answer
+    that is a module, or changes one, is judged `inside` a student's process.
+
+    Raises: TypeError or ValueError for a declaration that is not complete.
+    """
+
+    number: str
+    signature: str
+    hint1: str
+    hint2: str
+    _: KW_ONLY
+    cases: Callable[[], Iterable[Case]]
+    judge: Callable[..., Judgement]
+    right: str | Callable[[Results], str]  # what was tried, said of a right answer
+    mistakes: Mistakes = field(default_factory=dict)
+    overall: Callable[[Results], Message] = _nothing
+    given: Callable[..., tuple] = _as_it_is
+    watch: Callable[..., Any] = unwatched  # case -> what has __enter__, __exit__ and breach, as Watch has
+    errors: bool = False
+    changes: bool = False
+    runs: str = "outside"
+    work: float = 1.0  # how many times the usual limit of time its answer may take
+
+    def __post_init__(self) -> None:
+        for name in ("number", "signature", "hint1", "hint2", "right"):
+            if not getattr(self, name):
+                raise ValueError(f"exercise {self.number!r} has no {name}: {name}='...' is missing")
+        if self.runs not in RUNS:
+            raise ValueError(f"exercise {self.number!r} runs {self.runs!r}: use one of {', '.join(RUNS)}")
+        for name in ("cases", "judge", "overall", "given"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} of exercise {self.number!r} is no function: {getattr(self, name)!r}")
+        EXERCISES[self.number] = self
+
+
+EXERCISES: dict[str, Exercise] = {}
