@@ -37,7 +37,7 @@ for path in sorted(Path(__file__).parent.glob("test_checks_*.py")):
 
 NUMBERS = [number for number in engine.EXERCISES if JAX or number not in ("jax.2", "jax.3")]
 # One exercise of each form, for what depends on the engine and on the form, and on nothing else: compute a number and
-# a tensor, hunt, predict, letters, weights, blank class, judges of their own, all results at once, a loop, hidden faults.
+# a tensor, hunt, predict, letters, weights, blank class, judges of their own, all results at once, a loop, models.
 FORMS = ["3.2", "1.2", "5.4", "11.4", "6.1", "5.3", "5.2", "7.2", "1.1", "10.3", "9.2", "12.5", "1.4", "12.1"]
 DOES_NOT_END = [lambda *a: [0 for _ in iter(int, 1)], lambda *a: time.sleep(60)]
 

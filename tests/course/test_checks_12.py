@@ -582,7 +582,9 @@ wrong("12.4", "There are no models for 99: there is no model 99, only 1 to 26")(
 wrong("12.4", "There are no models for '': the name is empty")(lambda: ("", []))
 wrong("12.4", "There are 5 models")(lambda: ("Ada Lovelace", [("pool", shapes)]))
 wrong("12.4", "Expected a pair (name or numbers, list of findings), got a list of 1")(lambda: [("pool", shapes)])
-wrong("12.4", "expected this finding to be (family, test), and the test a function, got a function")(lambda: (3, [shapes]))
+wrong("12.4", "expected this finding to be (family, test), and the test a function, got a function")(
+    lambda: (3, [shapes])
+)
 wrong("12.4", "expected this finding to be (family, test), and the test a function, got a tuple")(
     lambda: (3, [("pool", "cls")])
 )
