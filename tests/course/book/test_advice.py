@@ -24,7 +24,7 @@ from torch import nn
 
 import vitnb
 from tests.course.book.advice import SPACE, code
-from vitbook import faults
+from vitbook import faults, quizzes
 from vitbook.faults import _build, _fault, _published
 from vitnb import (
     checkpoint,
@@ -231,14 +231,35 @@ ROWS = [
     ("weights.load(path)", "path", "file(config='{')", "file()"),
     ("weights.load(path)", "path", "file(depth=3)", "file()"),
     ("weights.load(path)", "path", "file(small().state_dict() | {'head.bias': torch.zeros(10).int()})", "file()"),
+    ("quizzes.read(path)", "path", "quiz('Why?')", "quiz('## Why?' + ANSWERS)"),
+    ("quizzes.read(path)", "path", "quiz('## Why\\nnot?' + ANSWERS)", "quiz('## Why not?' + ANSWERS)"),
+    ("quizzes.read(path)", "path", "quiz('## Why?' + ANSWERS + '\\n- no')", "quiz('## Why?' + ANSWERS)"),
+    ("quizzes.read(path)", "path", "quiz('## Why?' + ANSWERS + ANSWERS)", "quiz('## Why?' + ANSWERS)"),
+    ("quizzes.read(path)", "path", "quiz('## Why?' + ANSWERS.replace('x', ' '))", "quiz('## Why?' + ANSWERS)"),
 ]
+ANSWERS = "\n\n- [x] So.\n\n  Yes.\n- [ ] Not so.\n\n  No.\n"
+
+
+def quiz(text: str) -> Path:
+    path = FOLDER / "quiz.md"
+    path.write_text(text)
+    return path
 
 
 def renamed(wrong: type) -> type:
     return type("Unheard", (wrong,), {"__module__": wrong.__module__})
 
 
-SPACE |= {"renamed": renamed, "_published": _published, "_fault": _fault, "copy": copy, "dataclasses": dataclasses}
+SPACE |= {
+    "quiz": quiz,
+    "quizzes": quizzes,
+    "ANSWERS": ANSWERS,
+    "renamed": renamed,
+    "_published": _published,
+    "_fault": _fault,
+    "copy": copy,
+    "dataclasses": dataclasses,
+}
 REACHED: set[tuple[str, int]] = set()
 
 
