@@ -15,6 +15,8 @@ FAST, FAST_STEM = replace(BEST, depth=3), (32, 64, 64)  # its convolutions have 
 FIVE_MINUTES = Recipe(epochs=10, optimizer="muon")
 # For a whole hour: wider tokens, and one convolution more, which does not halve its image.
 WIDER, WIDER_STEM, WIDER_STRIDES = replace(FAST, embed_dim=80), (32, 64, 64, 80), (2, 2, 1, 2)
+FAST_VIT = {"model": FAST, "stem": FAST_STEM}  # what fast_vit and wider_vit make, for the record
+WIDER_VIT = {"model": WIDER, "stem": WIDER_STEM, "strides": WIDER_STRIDES}
 LONGER = replace(FIVE_MINUTES, epochs=40, erase=0.25)
 SHORT, SHORT_PICTURES = Recipe(epochs=6, batch_size=64), 6_000  # to compare recipes by
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 from experiments._models import PAGE_RECIPE
 from vitbook import faults
 from vitbook.faults.train import gradient, lr_at, order
+from vitbook.figures._train_data import CONFIGS
 from vitnb import ViT, ViTConfig
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
@@ -24,6 +26,12 @@ RECIPES = {
 PART = 12  # images at once, where a fault is in how a batch is worked off in parts
 TEST_BATCH = 32  # as in the page: what mixes the images of a batch depends on it
 ORDERED = ("split by view", "merged by reshape")  # two faults that give away where a token stands
+
+
+def page(data: str) -> dict[str, Any]:
+    """What an experiment with the models of the page sets: its data, its model and how that is trained."""
+    source = "vitbook.figures._train_data.dataset"
+    return {"purpose": "mechanism", "data": source, "model": CONFIGS[data], "recipe": RECIPES[data]}
 
 
 def build(name: str, config: ViTConfig) -> ViT:

@@ -13,7 +13,7 @@ import torch
 
 from experiments._budget import two_at_a_time
 from experiments._experiment import Experiment
-from experiments._models import LONGER, WIDER, WIDER_STEM, WIDER_STRIDES, wider_vit
+from experiments._models import LONGER, WIDER_VIT, wider_vit
 from experiments._trials import whole_run, whole_runs
 from vitnb.training import Recipe
 
@@ -23,9 +23,7 @@ THIS = Experiment(
     side_by_side=2,
     chosen_by="full_hour",
     reported_on="test",
-    model=WIDER,
-    stem=WIDER_STEM,
-    strides=WIDER_STRIDES,
+    **WIDER_VIT,
     recipe=replace(LONGER, epochs=72, erase=0.5, label_smoothing=0.1),  # 33,696 steps; 78 epochs of 55,000: 33,462
 )
 

@@ -12,7 +12,7 @@ import torch
 
 from experiments._budget import Arm, trained_for
 from experiments._experiment import Experiment
-from experiments._models import FAST, FAST_STEM, fast_vit
+from experiments._models import FAST_VIT, fast_vit
 from experiments._trials import summary
 from vitnb.training import Recipe
 
@@ -20,8 +20,7 @@ THIS = Experiment(
     seeds=[0, 1, 2, 3],
     purpose="choice",
     side_by_side=2,
-    model=FAST,
-    stem=FAST_STEM,
+    **FAST_VIT,
     recipe=Recipe(epochs=1, optimizer="muon"),
     augmentations={
         "none": {"flip": False, "shift": 0},

@@ -12,7 +12,7 @@ import torch
 
 from experiments._data import clothes, enlarged
 from experiments._experiment import Experiment
-from experiments._models import FAST, FAST_STEM, FIVE_MINUTES, TEXTBOOK_RECIPE, fast_vit
+from experiments._models import FAST_VIT, FIVE_MINUTES, TEXTBOOK_RECIPE, fast_vit
 from experiments._timing import race
 from experiments._trials import plain_products, summary, train, whole_run
 from vitbook.textbook import textbook_vit
@@ -22,8 +22,7 @@ THIS = Experiment(
     seeds=[0, 1, 2],
     purpose="choice",
     reported_on="test",
-    model=FAST,
-    stem=FAST_STEM,
+    **FAST_VIT,
     recipe=FIVE_MINUTES,
     epochs=[1, 2, 3],
     clocked=1_280,  # images a round

@@ -11,15 +11,14 @@ from dataclasses import replace
 import torch
 
 from experiments._experiment import Experiment
-from experiments._models import FAST, FAST_STEM, FIVE_MINUTES, fast_vit
+from experiments._models import FAST_VIT, FIVE_MINUTES, fast_vit
 from experiments._trials import store_code, whole_run, whole_runs
 
 THIS = Experiment(
     seeds=list(range(10)),
     purpose="choice",
     reported_on="test",
-    model=FAST,
-    stem=FAST_STEM,
+    **FAST_VIT,
     recipe=FIVE_MINUTES,
 )
 

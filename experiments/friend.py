@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from experiments._experiment import Experiment
-from experiments._page import RECIPES, TEST_BATCH, learn
+from experiments._page import TEST_BATCH, learn, page
 from experiments._trials import plain_products
 from vitbook import faults
-from vitbook.figures._train_data import CONFIGS, dataset
+from vitbook.figures._train_data import dataset
 from vitnb import ViT
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
@@ -28,10 +28,7 @@ DATA, FRIEND = "digits", "growing with each image"
 TIMES = sum(range(1, TEST_BATCH + 1)) / TEST_BATCH  # 16.5
 THIS = Experiment(
     seeds=list(range(20)),
-    purpose="mechanism",
-    data="vitbook.figures._train_data.dataset",
-    model=CONFIGS[DATA],
-    recipe=RECIPES[DATA],
+    **page(DATA),
     test_batch=TEST_BATCH,
     arms={  # the model's fault, its standard deviation of the table, how often the table counts, seeds
         "friend": (FRIEND, 0.02, 1.0, 20),
@@ -63,8 +60,8 @@ def one(data: Dataset, arm: str, seed: int) -> float:
     """The test accuracy of one arm's model after the last step."""
     name, std, times, _ = THIS.arms[arm]
     torch.manual_seed(seed)
-    model = build(name, replace(CONFIGS[DATA], pos_std=std), times)
-    learn(model, name, data, replace(RECIPES[DATA], seed=seed))
+    model = build(name, replace(THIS.model, pos_std=std), times)
+    learn(model, name, data, replace(THIS.recipe, seed=seed))
     torch.manual_seed(seed)
     found = evaluate(model, data.normalize(data.test_images), data.test_labels, THIS.test_batch)
     return round(found.accuracy, 4)

@@ -13,7 +13,7 @@ import torch
 
 from experiments._budget import two_at_a_time
 from experiments._experiment import Experiment
-from experiments._models import LONGER, WIDER, WIDER_STEM, WIDER_STRIDES, wider_vit
+from experiments._models import LONGER, WIDER_VIT, wider_vit
 from experiments._trials import tried_run, whole_run, whole_runs
 from vitnb.training import Recipe
 
@@ -22,9 +22,7 @@ THIS = Experiment(
     purpose="choice",
     side_by_side=2,
     reported_on="test",
-    model=WIDER,
-    stem=WIDER_STEM,
-    strides=WIDER_STRIDES,
+    **WIDER_VIT,
     recipe=replace(LONGER, epochs=78),
     tried={"less": {}, "more": {"erase": 0.5, "label_smoothing": 0.1}},  # regularisation
 )

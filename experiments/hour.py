@@ -12,7 +12,7 @@ import torch
 
 from experiments._budget import two_at_a_time
 from experiments._experiment import Experiment
-from experiments._models import FAST, FAST_STEM, LONGER, fast_vit
+from experiments._models import FAST_VIT, LONGER, fast_vit
 from experiments._trials import tried_run, whole_run, whole_runs
 from vitnb.training import Recipe
 
@@ -21,8 +21,7 @@ THIS = Experiment(
     purpose="choice",
     side_by_side=2,
     reported_on="test",
-    model=FAST,
-    stem=FAST_STEM,
+    **FAST_VIT,
     recipe=LONGER,
     beside={"erase": 0.0},
 )

@@ -10,18 +10,15 @@ from dataclasses import replace
 from functools import partial
 
 from experiments._experiment import Experiment
-from experiments._models import PAGE_RECIPE
+from experiments._page import page
 from experiments._trials import plain_products, train
 from vitbook import faults
-from vitbook.figures._train_data import CONFIGS, dataset
+from vitbook.figures._train_data import dataset
 from vitnb import ViT
 
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
-    purpose="mechanism",
-    data="vitbook.figures._train_data.dataset",
-    model=CONFIGS["digits"],
-    recipe=PAGE_RECIPE,
+    **page("digits"),
     faults=("last read first", "listed blocks", "split by view", "softmax inside", "reshape alone"),
 )
 

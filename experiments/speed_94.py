@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from experiments._budget import two_at_a_time
 from experiments._experiment import Experiment
-from experiments._models import LONGER, WIDER, WIDER_STEM, WIDER_STRIDES, wider_vit
+from experiments._models import LONGER, WIDER_VIT, wider_vit
 from experiments._timing import race, step
 from experiments._trials import plain_products, store_code, whole_run, whole_runs
 from vitnb.training import Recipe
@@ -31,9 +31,7 @@ THIS = Experiment(
     side_by_side=2,
     chosen_by="full_hour",
     reported_on="test",
-    model=WIDER,
-    stem=WIDER_STEM,
-    strides=WIDER_STRIDES,
+    **WIDER_VIT,
     precision="bfloat16",
     recipe=replace(LONGER, epochs=66, erase=0.5, label_smoothing=0.1),  # full_hour: 78 epochs, 94.1 % of validation
 )

@@ -11,24 +11,21 @@ from dataclasses import replace
 import torch
 
 from experiments._experiment import Experiment
-from experiments._page import ORDERED, RECIPES, TEST_BATCH, one
+from experiments._page import ORDERED, TEST_BATCH, one, page
 from experiments._trials import plain_products
-from vitbook.figures._train_data import CONFIGS, dataset
+from vitbook.figures._train_data import dataset
 
 DATA = "digits"
 NAMES = ("right", *ORDERED)
 THIS = Experiment(
     seeds=list(range(20)),
-    purpose="mechanism",
-    data="vitbook.figures._train_data.dataset",
-    model=CONFIGS[DATA],
-    recipe=RECIPES[DATA],
+    **page(DATA),
     test_batch=TEST_BATCH,
 )
 
 
 def run() -> dict:
     torch.set_num_threads(1)
-    data, config, recipe = dataset(DATA), CONFIGS[DATA], RECIPES[DATA]
+    data, config, recipe = dataset(DATA), THIS.model, THIS.recipe
     with plain_products():
         return {name: [one(data, name, config, replace(recipe, seed=seed)) for seed in THIS.seeds] for name in NAMES}

@@ -11,10 +11,10 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from experiments._experiment import Experiment
-from experiments._models import PAGE_RECIPE
+from experiments._page import page
 from experiments._trials import plain_products
 from vitbook import faults
-from vitbook.figures._train_data import CONFIGS, dataset
+from vitbook.figures._train_data import dataset
 from vitnb import ViT
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
@@ -22,10 +22,7 @@ from vitnb.training import decay_groups
 
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
-    purpose="mechanism",
-    data="vitbook.figures._train_data.dataset",
-    model=CONFIGS["digits"],
-    recipe=PAGE_RECIPE,
+    **page("digits"),
     faults=("gradients never cleared", "scheduler before optimizer"),
     clips={"clipped": True, "not clipped": False},
 )

@@ -18,7 +18,8 @@ from pathlib import Path
 from pages.frame import TIME
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
-WORDS_A_MINUTE = 200  # "learning": Carver 1992, Journal of Reading 36 (others read non-fiction at 238: Brysbaert 2019)
+# To learn from them: assumed. Most people read non-fiction at 175 to 300 words a minute (Brysbaert 2019, abstract).
+WORDS_A_MINUTE = 200
 LINES_A_MINUTE = 10  # of code, with a look at what it prints: assumed
 LIMITS = {"words": 1800, "cells": 40, "minutes": 30}  # of a lesson
 PARTS = {"Exercises": "exercises", "Closer looks": "closer looks", "Sources": "sources"}

@@ -1,4 +1,4 @@
-"""Pin anew, in constraints.txt, all packages that requirements.txt pulls in: python -m tools.lock (needs uv)"""
+"""Pin anew, in constraints.txt, all packages that requirements.txt pulls in: python -m tools.lock"""
 
 import subprocess
 import sys
@@ -8,8 +8,8 @@ from vitnb._files import replacing
 
 ROOT = Path(__file__).resolve().parents[1]
 UV = (
-    *("uv", "pip", "compile", "-", "-q", "--universal", "--python-version", "3.11", "--strip-extras"),
-    *("--no-emit-index-url", "--no-emit-find-links", "--no-annotate", "--no-header"),
+    *(sys.executable, "-m", "uv", "pip", "compile", "-", "-q", "--universal", "--python-version", "3.11"),
+    *("--strip-extras", "--no-emit-index-url", "--no-emit-find-links", "--no-annotate", "--no-header"),
 )
 
 
@@ -25,7 +25,5 @@ def lock(root: Path = ROOT) -> None:
 if __name__ == "__main__":
     try:
         lock()
-    except FileNotFoundError:
-        sys.exit("uv is not installed: pip install uv")
     except subprocess.CalledProcessError as error:
         sys.exit(error.stderr)

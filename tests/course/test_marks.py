@@ -30,18 +30,11 @@ from nbformat.v4 import new_code_cell, new_notebook
 if not sys.platform.startswith("linux"):
     pytest.skip("the sandboxes are Linux's", allow_module_level=True)  # before the imports: Windows has no `resource`
 
+from tests.course.test_grading import CHECK, HEAD, RIGHT, TORCH, UNDIVIDED  # noqa: E402
 from vitbook.exercises import engine  # noqa: E402
 from vitbook.grading import _child, cli, reports, running, sandbox, student, wire  # noqa: E402
 from vitbook.grading.submissions import Submission, submissions  # noqa: E402
 
-HEAD = "import math, os, sys, time\nimport torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
-CHECK = 'from vitbook import check\n_ = check("3.1", my_attention)'
-RIGHT = """
-def my_attention(q, k, v):
-    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-    return scores.softmax(dim=-1) @ v
-"""
-UNDIVIDED = RIGHT.replace(" / q.shape[-1] ** 0.5", "")
 BOOK = json.dumps(new_notebook(cells=[new_code_cell("x = 1")]))
 
 
@@ -486,7 +479,7 @@ def bare(monkeypatch):
 
 def said_of(tmp_path: Path, *cells: str, numbers=("3.1",), seconds=20.0) -> dict[str, student.Verdict]:
     path = tmp_path / "one.ipynb"
-    path.write_text(json.dumps(new_notebook(cells=[new_code_cell(code) for code in (HEAD, *cells)])))
+    path.write_text(json.dumps(new_notebook(cells=[new_code_cell(code) for code in (HEAD + TORCH, *cells)])))
     return student.judge("bare", path, list(numbers), seconds=seconds)
 
 

@@ -29,7 +29,7 @@ class BugReport:
 
     families: tuple[str, ...]
     groups: tuple[str, ...]
-    symptom: str  # in the words of the model's author, who has not found the fault
+    symptom: str  # as the model's author might put it, who has not found the fault
 
 
 # A fault's number is its place here, from 1. New ones go to the end, and no groups change: all draws hang on both.
