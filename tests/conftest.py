@@ -5,14 +5,14 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, Request, expect
+from playwright.sync_api import BrowserContext, Locator, Page, Request, TimeoutError, expect
 
 from pages import print_slides
 
@@ -182,7 +182,8 @@ def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -
         page = context.new_page()
         watch = Watch(page, home)
         page.goto(home + path, wait_until="load")
-        page.wait_for_load_state("networkidle")
+        with suppress(TimeoutError):  # Chromium now and then never reports the end of a request
+            page.wait_for_load_state("networkidle", timeout=20_000)
         return page, watch
 
     return open_page
