@@ -36,7 +36,9 @@ class MultiHeadAttention(nn.Module):
         self.record: list[Tensor] | None = None  # a list while attention is recorded
 
     def forward(self, x: Tensor) -> Tensor:
-        B, T, D = check_tokens("tokens", x, self.embed_dim).shape
+        if x.ndim != 3 or x.shape[2] != self.embed_dim:
+            check_tokens("tokens", x, self.embed_dim)
+        B, T, D = x.shape
         q, k, v = (
             part.reshape(B, T, self.num_heads, self.head_dim).transpose(1, 2)  # (B, h, T, D/h)
             for part in self.qkv(x).chunk(3, dim=-1)  # 3 x (B, T, D)

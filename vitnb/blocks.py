@@ -1,5 +1,6 @@
 """Chapter 5: the block, and where its norms stand."""
 
+import torch
 from torch import Tensor, nn
 
 from vitnb._validate import positive_float, positive_int, probability
@@ -26,6 +27,22 @@ class MLP(nn.Module):
         return self.drop(self.fc2(x))  # (B, T, D)
 
 
+class LayerScale(nn.Module):
+    """Scale each feature of a branch by a learned factor: with a small initial one, a block begins as the identity.
+
+    Shapes: tokens (B, T, D) -> tokens (B, T, D).
+    Source: Touvron et al. 2021b, section 3.
+    """
+
+    def __init__(self, embed_dim: int, init_values: float = 1e-5):
+        super().__init__()
+        init_values = positive_float("init_values", init_values)
+        self.gamma = nn.Parameter(torch.full((positive_int("embed_dim", embed_dim),), init_values))  # (D,)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gamma  # (B, T, D)
+
+
 class _Block(nn.Module):
     """The parts that both blocks share; their forward says what makes them differ."""
 
@@ -38,6 +55,7 @@ class _Block(nn.Module):
         dropout: float = 0.0,
         attn_dropout: float = 0.0,
         norm_eps: float = 1e-6,
+        init_values: float | None = None,
     ):
         super().__init__()
         self.attention = MultiHeadAttention(embed_dim, num_heads, qkv_bias, dropout, attn_dropout)
@@ -47,6 +65,9 @@ class _Block(nn.Module):
         self.mlp = MLP(embed_dim, hidden_dim, dropout)
         self.norm1 = nn.LayerNorm(embed_dim, eps=positive_float("norm_eps", norm_eps))
         self.norm2 = nn.LayerNorm(embed_dim, eps=norm_eps)
+        self.ls1, self.ls2 = (  # timm's names
+            nn.Identity() if init_values is None else LayerScale(embed_dim, init_values) for _ in range(2)
+        )
 
 
 class PreNormBlock(_Block):
@@ -57,8 +78,8 @@ class PreNormBlock(_Block):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(self.norm1(x))  # (B, T, D)
-        return x + self.mlp(self.norm2(x))  # (B, T, D)
+        x = x + self.ls1(self.attention(self.norm1(x)))  # (B, T, D)
+        return x + self.ls2(self.mlp(self.norm2(x)))  # (B, T, D)
 
 
 class PostNormBlock(_Block):
@@ -69,5 +90,5 @@ class PostNormBlock(_Block):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.norm1(x + self.attention(x))  # (B, T, D)
-        return self.norm2(x + self.mlp(x))  # (B, T, D)
+        x = self.norm1(x + self.ls1(self.attention(x)))  # (B, T, D)
+        return self.norm2(x + self.ls2(self.mlp(x)))  # (B, T, D)

@@ -69,11 +69,11 @@ class PatchConv2d(nn.Conv2d):
     """A convolution whose kernel and stride are the patch side, computed as one product of matrices.
 
     Its patches do not overlap, so patchify and a linear layer give the same
-    numbers, sooner on a CPU (experiments/spellings.py). It stays a Conv2d in
-    name, weights and first random numbers, as in timm and torchvision: weights
-    go to and fro unchanged, and hooks on it see what the model computes.
+    numbers, sooner on a CPU (experiments/spellings.py), and as tokens already.
+    It stays a Conv2d in name, weights and first random numbers, as in timm and
+    torchvision: weights go to and fro unchanged.
 
-    Shapes: images (B, C, H, W) -> (B, D, H/p, W/p).
+    Shapes: images (B, C, H, W) -> tokens (B, N, D), row by row.
     """
 
     def __init__(self, in_chans: int, embed_dim: int, patch_size: Size):
@@ -83,8 +83,7 @@ class PatchConv2d(nn.Conv2d):
     def forward(self, images: Tensor) -> Tensor:
         (H, W), (ph, pw) = images.shape[2:], self.kernel_size
         patches = _cut(images, (H // ph, W // pw), (ph, pw))  # (B, N, C*p*p)
-        x = F.linear(patches, self.weight.flatten(1), self.bias)  # (B, N, D)
-        return x.transpose(1, 2).unflatten(2, (H // ph, W // pw))  # (B, D, H/p, W/p)
+        return F.linear(patches, self.weight.flatten(1), self.bias)  # (B, N, D)
 
 
 class _Stem(nn.Module):
@@ -122,8 +121,8 @@ class PatchEmbedding(_Stem):
         self.proj = PatchConv2d(in_chans, embed_dim, self.patch_size)
 
     def forward(self, images: Tensor) -> Tensor:
-        x = self.proj(self._check(images))  # (B, D, H/p, W/p)
-        return x.flatten(2).transpose(1, 2)  # (B, N, D)
+        x = self.proj(self._check(images))  # (B, N, D), or (B, D, H/p, W/p) from a plain Conv2d put in its place
+        return x if x.ndim == 3 else x.flatten(2).transpose(1, 2)  # (B, N, D)
 
 
 class ConvStem(_Stem):

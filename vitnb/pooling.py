@@ -33,32 +33,53 @@ class ClsToken(nn.Module):
         return x[:, 0]  # (B, D)
 
 
-class MeanPool(nn.Module):
-    """Average all tokens.
+class Registers(nn.Module):
+    """Learned vectors that join the tokens, attend and are attended to, and are read by no pooling.
 
-    Shapes: prepend changes nothing; forward (B, N, D) -> (B, D).
+    Shapes: tokens (B, N, D) -> (B, R + N, D).
+    Source: Darcet et al. 2024, section 2.2.
+    """
+
+    def __init__(self, reg_tokens: int, embed_dim: int):
+        super().__init__()
+        shape = (1, positive_int("reg_tokens", reg_tokens), positive_int("embed_dim", embed_dim))
+        self.token = nn.Parameter(torch.randn(shape) * 1e-6)  # (1, R, D), as in timm
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1)  # (B, R + N, D)
+
+
+class MeanPool(nn.Module):
+    """Average all tokens but the registers.
+
+    Shapes: prepend changes nothing; forward (B, R + N, D) -> (B, D).
     """
 
     num_prefix_tokens = 0
+
+    def __init__(self, reg_tokens: int = 0):
+        super().__init__()
+        self.reg_tokens = reg_tokens
 
     def prepend(self, x: Tensor) -> Tensor:
         return x
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.mean(dim=1)  # (B, D)
+        return x[:, self.reg_tokens :].mean(dim=1)  # (B, D)
 
 
 class AttentionPool(nn.Module):
-    """A learned query attends once to all tokens, after the last block.
+    """A learned query attends once to all tokens but the registers, after the last block.
 
-    Shapes: prepend changes nothing; forward (B, N, D) -> (B, D).
+    Shapes: prepend changes nothing; forward (B, R + N, D) -> (B, D).
     Source: Zhai et al. 2022, section 3.2 (the MAP head, here without its MLP).
     """
 
     num_prefix_tokens = 0
 
-    def __init__(self, embed_dim: int, num_heads: int):
+    def __init__(self, embed_dim: int, num_heads: int, reg_tokens: int = 0):
         super().__init__()
+        self.reg_tokens = reg_tokens
         divides("embed_dim", positive_int("embed_dim", embed_dim), "num_heads", positive_int("num_heads", num_heads))
         self.num_heads, self.head_dim = num_heads, embed_dim // num_heads
         self.query = nn.Parameter(torch.randn(1, 1, embed_dim) * 0.02)  # (1, 1, D)
@@ -69,6 +90,7 @@ class AttentionPool(nn.Module):
         return x
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x[:, self.reg_tokens :]
         B, N, D = x.shape
         k, v = (
             part.reshape(B, N, self.num_heads, self.head_dim).transpose(1, 2)  # (B, h, N, D/h)

@@ -2,34 +2,34 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from copy import deepcopy
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from torch import Tensor, nn
 
-from vitnb._validate import Size, choice, divides, positive_float, positive_int, probability, tensor
+from vitnb._validate import Size, choice, divides, pair, positive_float, positive_int, probability, tensor
 from vitnb.blocks import PostNormBlock, PreNormBlock
 from vitnb.patches import ConvStem, PatchEmbedding, grid_size
-from vitnb.pooling import AttentionPool, ClsToken, MeanPool
-from vitnb.positions import LearnedPositions, NoPositions, SinCosPositions
+from vitnb.pooling import AttentionPool, ClsToken, MeanPool, Registers
+from vitnb.positions import LearnedPositions, NoPositions, SinCosPositions, resize_positions
 
 BLOCKS = {"pre": PreNormBlock, "post": PostNormBlock}
 STEMS = {"patch": PatchEmbedding, "conv": ConvStem}
 POSITIONS = ("learned", "sincos", "none")
 POOLS = ("cls", "mean", "attn")
+FOREIGN = {  # part of a name in a state dict -> whose it is, and what converts the model
+    "encoder_layer_": ("torchvision", "from_torchvision"),
+    ".attn.qkv.": ("timm", "from_timm"),
+    "embeddings.patch_embeddings.": ("transformers", "from_huggingface"),
+}
+NO_DECAY = ("positions.table", "pool.token", "pool.query", "registers.token")
 
 
-def _preset(patch: int, width: int, depth: int, heads: int, about: str) -> classmethod:
-    """Make a class method of ViTConfig: a model of the papers for colour images."""
-
-    def preset(cls: type["ViTConfig"], num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
-        return cls(img_size, patch, 3, num_classes, width, depth, heads, mlp_ratio=4.0)
-
-    preset.__doc__ = about
-    return classmethod(preset)
+LATER = ("init_values", "reg_tokens", "no_embed_class")  # fields that configs of older files do not name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ViTConfig:
     """Everything that fixes the shape of a ViT, under timm's names.
 
@@ -57,6 +57,9 @@ class ViTConfig:
     pos_std: float = 0.02  # standard deviation of the learned positions at initialisation
     norm_eps: float = 1e-6  # as in timm and torchvision; nn.LayerNorm alone has 1e-5
     stem: str = "patch"  # or "conv": see ConvStem
+    init_values: float | None = None  # of LayerScale; None is without it
+    reg_tokens: int = 0  # registers, between the cls token and the patches
+    no_embed_class: bool = False  # the position table has no places for the tokens before the patches
 
     def __post_init__(self):
         # Lists come back from JSON: a config is hashable only with tuples. And JSON knows no numbers of NumPy.
@@ -66,11 +69,14 @@ class ViTConfig:
         grid_size(self.img_size, self.patch_size)
         for name in ("in_chans", "embed_dim", "depth", "num_heads"):
             positive_int(name, getattr(self, name))
-        if self.num_classes != 0:
-            positive_int("num_classes", self.num_classes)
         divides("embed_dim", self.embed_dim, "num_heads", self.num_heads)
-        for name in ("mlp_ratio", "pos_std", "norm_eps"):
+        for name in ("num_classes", "reg_tokens"):
+            if getattr(self, name) != 0:
+                positive_int(name, getattr(self, name))
+        for name in ("mlp_ratio", "pos_std", "norm_eps", *(["init_values"] if self.init_values is not None else [])):
             positive_float(name, getattr(self, name))
+        if not isinstance(self.no_embed_class, bool):
+            raise TypeError(f"no_embed_class must be True or False, got {self.no_embed_class!r}: use False")
         for name in ("dropout", "attn_dropout"):
             probability(name, getattr(self, name))
         choice("stem", self.stem, STEMS)
@@ -84,18 +90,48 @@ class ViTConfig:
         rows, cols = grid_size(self.img_size, self.patch_size)
         return rows * cols
 
-    #                    patch, width, depth, heads
-    vit_ti_16 = _preset(16, 192, 12, 3, "Tiny, 5.7 million parameters.")
-    vit_s_16 = _preset(16, 384, 12, 6, "Small, 22 million parameters.")
-    vit_b_16 = _preset(16, 768, 12, 12, "Base, 86 million parameters.")
-    vit_b_32 = _preset(32, 768, 12, 12, "Base with large patches: 49 of them instead of 196.")
-    vit_l_16 = _preset(16, 1024, 24, 16, "Large, 304 million parameters.")
-    vit_l_32 = _preset(32, 1024, 24, 16, "Large with large patches.")
-    vit_h_14 = _preset(14, 1280, 32, 16, "Huge, 632 million parameters.")
+    @classmethod
+    def vit_ti_16(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
+        """Tiny, 5.7 million parameters."""
+        return cls(img_size, 16, 3, num_classes, embed_dim=192, depth=12, num_heads=3, mlp_ratio=4.0)
+
+    @classmethod
+    def vit_s_16(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
+        """Small, 22 million parameters."""
+        return cls(img_size, 16, 3, num_classes, embed_dim=384, depth=12, num_heads=6, mlp_ratio=4.0)
+
+    @classmethod
+    def vit_b_16(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
+        """Base, 86 million parameters."""
+        return cls(img_size, 16, 3, num_classes, embed_dim=768, depth=12, num_heads=12, mlp_ratio=4.0)
+
+    @classmethod
+    def vit_b_32(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
+        """Base with large patches: 49 of them instead of 196."""
+        return cls(img_size, 32, 3, num_classes, embed_dim=768, depth=12, num_heads=12, mlp_ratio=4.0)
+
+    @classmethod
+    def vit_l_16(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
+        """Large, 304 million parameters."""
+        return cls(img_size, 16, 3, num_classes, embed_dim=1024, depth=24, num_heads=16, mlp_ratio=4.0)
+
+    @classmethod
+    def vit_l_32(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
+        """Large with large patches."""
+        return cls(img_size, 32, 3, num_classes, embed_dim=1024, depth=24, num_heads=16, mlp_ratio=4.0)
+
+    @classmethod
+    def vit_h_14(cls, num_classes: int = 1000, img_size: Size = 224) -> "ViTConfig":
+        """Huge, 632 million parameters."""
+        return cls(img_size, 14, 3, num_classes, embed_dim=1280, depth=32, num_heads=16, mlp_ratio=4.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain data: ViTConfig(**config.to_dict()) == config."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __repr__(self) -> str:
+        named = (f for f in fields(self) if f.name not in LATER or getattr(self, f.name) != f.default)
+        return f"ViTConfig({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in named)})"
 
 
 class ViT(nn.Module):
@@ -113,22 +149,31 @@ class ViT(nn.Module):
             raise TypeError(f"config must be a ViTConfig, got {config!r}: use ViTConfig(patch_size=4)")
         c = self.config = config
         self.patch_embed = STEMS[c.stem](c.img_size, c.patch_size, c.in_chans, c.embed_dim)
+        self.registers = Registers(c.reg_tokens, c.embed_dim) if c.reg_tokens else nn.Identity()
         self.pool = _pooling(c)
-        self.positions = _positions(c, self.pool.num_prefix_tokens)
+        self.positions = _positions(c, 0 if c.no_embed_class else self.num_prefix_tokens)
         self.drop = nn.Dropout(c.dropout)
         block = BLOCKS[c.norm]
         args = (c.embed_dim, c.num_heads, c.mlp_ratio, c.qkv_bias, c.dropout, c.attn_dropout, c.norm_eps)
+        args += (c.init_values,)
         self.blocks = nn.ModuleList(block(*args) for _ in range(c.depth))
         # A post-norm stream leaves its last block normalised already.
         self.norm = nn.LayerNorm(c.embed_dim, eps=c.norm_eps) if c.norm == "pre" else nn.Identity()
-        self.head = nn.Linear(c.embed_dim, c.num_classes) if c.num_classes else nn.Identity()
+        self.head = _head(c)
         initialise(self)
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """How many tokens stand before the patches: the cls token and the registers."""
+        return self.pool.num_prefix_tokens + self.config.reg_tokens
 
     def embed(self, images: Tensor) -> Tensor:
         """Turn images (B, C, H, W) into tokens with positions (B, T, D): equation 1."""
         x = self.patch_embed(images)  # (B, N, D)
-        x = self.pool.prepend(x)  # (B, T, D): with the cls token, if the pooling reads one
-        return self.drop(self.positions(x))  # (B, T, D)
+        if self.config.no_embed_class:
+            x = self.positions(x)
+        x = self.pool.prepend(self.registers(x))  # (B, T, D): with the cls token, if the pooling reads one
+        return self.drop(x if self.config.no_embed_class else self.positions(x))  # (B, T, D)
 
     def encode(self, x: Tensor) -> Tensor:
         """Send embedded tokens (B, T, D), any number of them, through the blocks and the norm: equations 2 and 3."""
@@ -171,13 +216,52 @@ class ViT(nn.Module):
                 hook.remove()
         return out
 
+    def with_head(self, num_classes: int) -> "ViT":
+        """A copy with a new head for so many classes, initialised; 0 leaves the head out.
+
+        Raises: ValueError or TypeError for a number that is none.
+        """
+        model = deepcopy(self)
+        model.config = replace(self.config, num_classes=num_classes)
+        model.head = _head(model.config).to(next(self.parameters()))
+        initialise_head(model.head)
+        return model
+
+    def resized(self, img_size: Size) -> "ViT":
+        """A copy for images of another size: its position table is interpolated, all else stays.
+
+        Raises: ValueError if a side is not a multiple of patch_size.
+        """
+        old, config = self.patch_embed.grid_size, replace(self.config, img_size=img_size)
+        model = deepcopy(self)
+        model.config, model.patch_embed.img_size = config, pair("img_size", img_size)
+        new = model.patch_embed.grid_size = grid_size(img_size, config.patch_size)
+        model.patch_embed.num_patches = config.num_patches
+        prefix = 0 if config.no_embed_class else self.num_prefix_tokens
+        if isinstance(self.positions, LearnedPositions):
+            table = resize_positions(self.positions.table.detach(), old, new, prefix)
+            model.positions.table = nn.Parameter(table, self.positions.table.requires_grad)
+        elif isinstance(self.positions, SinCosPositions):
+            model.positions = _positions(config, prefix).to(self.positions.table)
+        return model
+
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Take the weights of another ViT, also of one that was compiled or ran in parallel."""
-        return super().load_state_dict(unwrapped(state_dict), strict, assign)
+        """Take the weights of another ViT, also of one that was compiled or wrapped: see unwrapped.
+
+        Raises: ValueError for the weights of another library, with the function that converts them.
+        """
+        state = unwrapped(state_dict)
+        for part, (library, function) in FOREIGN.items():
+            if any(part in name for name in state):
+                raise ValueError(
+                    f"state_dict has the names of {library}, got {part}: load it into a model of {library}, "
+                    f"then use vitnb.weights.{function}(model)"
+                )
+        return super().load_state_dict(state, strict, assign)
 
     def no_weight_decay(self) -> set[str]:
-        """Name the parameters that are no weights of a product: positions, cls token, query."""
-        return {n for n, _ in self.named_parameters() if n in ("positions.table", "pool.token", "pool.query")}
+        """Name the parameters that are no weights of a product: positions, cls token, query, registers."""
+        return {n for n, _ in self.named_parameters() if n in NO_DECAY}
 
 
 def initialise(model: ViT) -> None:
@@ -186,8 +270,7 @@ def initialise(model: ViT) -> None:
     Xavier keeps the magnitude of signals and gradients from layer to layer at
     any width (a fixed standard deviation of 0.02 would nearly silence the
     branches at width 64); a convolution is a linear layer in disguise, so its
-    standard deviation follows its fan-in; the head is initialised small, so
-    that the first loss is close to ln K whatever the image.
+    standard deviation follows its fan-in.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -199,13 +282,27 @@ def initialise(model: ViT) -> None:
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    if isinstance(model.head, nn.Linear):
-        nn.init.normal_(model.head.weight, std=0.02)
+    initialise_head(model.head)
+
+
+def initialise_head(head: nn.Module) -> None:
+    """Set the initial weights of a head: small, so that the first loss is close to ln K whatever the image."""
+    if isinstance(head, nn.Linear):
+        nn.init.normal_(head.weight, std=0.02)
+        nn.init.zeros_(head.bias)
 
 
 def unwrapped(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A state dict without the prefixes of torch.compile and DataParallel."""
-    for prefix in ("_orig_mod.", "module."):
+    """A state dict out of its checkpoint, without the prefixes of torch.compile, DataParallel, FSDP and Lightning.
+
+    Raises: TypeError for what is no state dict.
+    """
+    if not isinstance(state, Mapping):
+        raise TypeError(f"state_dict must be a dictionary of tensors, got {type(state).__name__}: use state_dict()")
+    for key in ("state_dict", "model"):
+        if isinstance(state.get(key), Mapping):
+            return unwrapped(state[key])
+    for prefix in ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "model."):
         if state and all(name.startswith(prefix) for name in state):
             return unwrapped({name.removeprefix(prefix): value for name, value in state.items()})
     return state
@@ -216,6 +313,10 @@ def count_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
+def _head(c: ViTConfig) -> nn.Linear | nn.Identity:
+    return nn.Linear(c.embed_dim, c.num_classes) if c.num_classes else nn.Identity()
+
+
 def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
@@ -223,7 +324,9 @@ def _plain(value: Any) -> Any:
 def _pooling(c: ViTConfig) -> ClsToken | MeanPool | AttentionPool:
     if c.global_pool == "cls":
         return ClsToken(c.embed_dim)
-    return MeanPool() if c.global_pool == "mean" else AttentionPool(c.embed_dim, c.num_heads)
+    if c.global_pool == "mean":
+        return MeanPool(c.reg_tokens)
+    return AttentionPool(c.embed_dim, c.num_heads, c.reg_tokens)
 
 
 def _positions(c: ViTConfig, prefix: int) -> LearnedPositions | SinCosPositions | NoPositions:

@@ -1,4 +1,4 @@
-"""Chapter 8: the same weights in torchvision, in timm, and in a file."""
+"""Chapter 8: the same weights in torchvision, in timm, in Hugging Face's models, and in a file."""
 
 import hashlib
 import http.client
@@ -27,6 +27,7 @@ from vitnb.vit import ViT, ViTConfig, unwrapped
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer as TimmViT
     from torchvision.models import VisionTransformer as TorchvisionViT
+    from transformers import PreTrainedModel
 
 _Model = TypeVar("_Model", bound=nn.Module)
 
@@ -49,15 +50,44 @@ TORCHVISION = [
 TIMM = [
     ("patch_embed.proj.", "patch_embed.proj."),
     ("pool.token", "cls_token"),
+    ("registers.token", "reg_token"),
     ("positions.table", "pos_embed"),
     ("blocks.{}.attention.", "blocks.{}.attn."),
     ("blocks.{}.", "blocks.{}."),
     ("norm.", "norm."),
     ("head.", "head."),
 ]
+LEFT_OUT = "-"
+HUGGING_FACE = [  # the names of transformers 5, then those of 4 that differ
+    ("patch_embed.proj.", "embeddings.patch_embeddings.projection."),
+    ("pool.token", "embeddings.cls_token"),
+    ("registers.token", "embeddings.register_tokens"),
+    ("positions.table", "embeddings.position_embeddings"),
+    (LEFT_OUT, "embeddings.mask_token"),
+    (LEFT_OUT, "pooler."),
+    *(
+        (f"blocks.{{}}.{ours}.", f"{layers}.{{}}.{theirs}.")
+        for layers in ("layers", "encoder.layer")
+        for ours, names in {
+            "attention.q": ("attention.q_proj", "attention.attention.query"),
+            "attention.k": ("attention.k_proj", "attention.attention.key"),
+            "attention.v": ("attention.v_proj", "attention.attention.value"),
+            "attention.proj": ("attention.o_proj", "attention.output.dense"),
+            "norm1": ("layernorm_before", "norm1"),
+            "norm2": ("layernorm_after", "norm2"),
+            "mlp.fc1": ("mlp.fc1", "intermediate.dense"),
+            "mlp.fc2": ("mlp.fc2", "output.dense"),
+        }.items()
+        for theirs in names
+    ),
+    ("blocks.{}.ls{}.gamma", "encoder.layer.{}.layer_scale{}.lambda1"),
+    ("norm.", "layernorm."),
+    ("head.", "classifier."),
+]
 TORCHVISION_DROPS, TIMM_DROPS = (".dropout", ".mlp.2", ".mlp.4"), ("pos_drop", ".proj_drop", ".drop1", ".drop2")
 USE = "use a plain one such as"
 TORCHVISION_ONE, TIMM_ONE = "torchvision.models.vit_b_16()", "timm.create_model('vit_base_patch16_224')"
+HUGGING_FACE_ONE = "transformers.ViTForImageClassification(transformers.ViTConfig())"
 
 
 def from_torchvision(model: "TorchvisionViT") -> ViT:
@@ -70,9 +100,7 @@ def from_torchvision(model: "TorchvisionViT") -> ViT:
     """
     model = _bare(model)
     if not hasattr(model, "conv_proj") or not hasattr(model, "encoder"):
-        raise TypeError(
-            f"model must be a torchvision VisionTransformer, got {type(model).__name__}: {USE} {TORCHVISION_ONE}"
-        )
+        raise TypeError(f"model must be a torchvision VisionTransformer, got {_kind(model)}: {USE} {TORCHVISION_ONE}")
     if not isinstance(model.conv_proj, nn.Conv2d):
         raise ValueError(f"model has a convolutional stem, got conv_stem_configs: {USE} {TORCHVISION_ONE}")
     if hasattr(model.heads, "pre_logits"):
@@ -110,7 +138,7 @@ def to_torchvision(model: ViT) -> "TorchvisionViT":
     model = _vit(model)
     c, pe = model.config, model.patch_embed
     wanted = dict(stem="patch", norm="pre", global_pool="cls", in_chans=3, qkv_bias=True)
-    _require(c, "torchvision", wanted)
+    _require(c, "torchvision", wanted | dict(init_values=None, reg_tokens=0, no_embed_class=False))
     for name, (height, width) in (("img_size", pe.img_size), ("patch_size", pe.patch_size)):
         if height != width:
             raise ValueError(f"{name} must be square for torchvision, got {(height, width)}: use {height}")
@@ -135,11 +163,11 @@ def from_timm(model: "TimmViT") -> ViT:
     num_classes is that of the head that it has: one nn.Linear, or nn.Identity.
 
     Raises: TypeError if model is none; ValueError if a ViT computes anything else than model,
-        for example because it has LayerScale, registers or a norm after pooling.
+        for example because it has another MLP, rotary positions or a norm after pooling.
     """
     model = _bare(model)
     if not hasattr(model, "patch_embed") or not hasattr(model, "blocks"):
-        raise TypeError(f"model must be a timm VisionTransformer, got {type(model).__name__}: {USE} {TIMM_ONE}")
+        raise TypeError(f"model must be a timm VisionTransformer, got {_kind(model)}: {USE} {TIMM_ONE}")
     with _reading(model, TIMM_ONE):
         pool = {"token": "cls", "avg": "mean"}.get(model.global_pool)
         if pool is None or (pool == "mean" and (model.cls_token is not None or list(model.fc_norm.parameters()))):
@@ -163,6 +191,9 @@ def from_timm(model: "TimmViT") -> ViT:
             attn_dropout=_rate(model, (".attn_drop",)),
             qkv_bias=block.attn.qkv.bias is not None,
             norm_eps=block.norm1.eps,
+            init_values=1e-5 if isinstance(block.ls1, nn.Module) and list(block.ls1.parameters()) else None,
+            reg_tokens=model.num_reg_tokens,
+            no_embed_class=model.no_embed_class,
         )
         names = [(b, a) for a, b in TIMM[:-1]] + [(head, "head.")]
         return _proven(model, config, names, TIMM_DROPS + (".attn_drop",), TIMM_ONE)
@@ -193,6 +224,9 @@ def to_timm(model: ViT) -> "TimmViT":
         qkv_bias=c.qkv_bias,
         pos_embed="none" if c.pos_embed == "none" else "learn",
         class_token=c.global_pool == "cls",
+        init_values=c.init_values,
+        reg_tokens=c.reg_tokens,
+        no_embed_class=c.no_embed_class,
         global_pool="token" if c.global_pool == "cls" else "avg",
         fc_norm=False,
         pos_drop_rate=c.dropout,
@@ -201,6 +235,48 @@ def to_timm(model: ViT) -> "TimmViT":
         norm_layer=lambda width, **_: nn.LayerNorm(width, eps=c.norm_eps),
     )
     return _filled(other, _rename(_state(model), TIMM), model.training)
+
+
+def from_huggingface(model: "PreTrainedModel") -> ViT:
+    """Copy a ViT, DINOv2 or DINOv2 with registers of transformers into a ViT of the same tokens and logits.
+
+    Each call proves it. A model without a classifier gives the cls token (num_classes=0); its pooler is left out.
+
+    Raises: TypeError if model is none; ValueError if a ViT computes anything else than model,
+        for example because its classifier reads the cls token and the mean of the patches.
+    """
+    model = _bare(model)
+    base = getattr(model, getattr(model, "base_model_prefix", ""), model)
+    if not hasattr(base, "embeddings") or not hasattr(model, "config"):
+        raise TypeError(f"model must be a ViT of transformers, got {_kind(model)}: {USE} {HUGGING_FACE_ONE}")
+    with _reading(model, HUGGING_FACE_ONE):
+        c, embed, K = model.config, base.embeddings, _head(model, "classifier")[0]
+        registers = getattr(embed, "register_tokens", None)
+        if K and (width := model.classifier.in_features) != c.hidden_size:
+            raise ValueError(
+                f"model.classifier reads {width} numbers, more than the cls token's {c.hidden_size}: "
+                f"use model.{model.base_model_prefix} and a head of your own, with_head({K})"
+            )
+        config = ViTConfig(
+            img_size=tuple(embed.patch_embeddings.image_size),
+            patch_size=tuple(embed.patch_embeddings.patch_size),
+            in_chans=c.num_channels,
+            num_classes=K,
+            embed_dim=c.hidden_size,
+            depth=c.num_hidden_layers,
+            num_heads=c.num_attention_heads,
+            mlp_ratio=c.intermediate_size / c.hidden_size if hasattr(c, "intermediate_size") else c.mlp_ratio,
+            dropout=c.hidden_dropout_prob,
+            attn_dropout=c.attention_probs_dropout_prob,
+            qkv_bias=c.qkv_bias,
+            norm_eps=c.layer_norm_eps,
+            init_values=getattr(c, "layerscale_value", None),
+            reg_tokens=0 if registers is None else registers.shape[1],
+            no_embed_class=registers is not None,
+        )
+        prefix = "" if base is model else f"{model.base_model_prefix}."
+        names = [(b if a == "head." else prefix + b, a) for a, b in HUGGING_FACE]
+        return _proven(model, config, names, ("dropout", "attention"), HUGGING_FACE_ONE)
 
 
 NOT_HERE = """\
@@ -276,11 +352,12 @@ def load(path: str | os.PathLike) -> ViT:
     if written is None:
         raise ValueError(f"path {path} holds weights without a vitnb config: use a file that vitnb.weights.save wrote")
     try:
-        config = ViTConfig(**json.loads(written))
-    except (TypeError, ValueError) as error:  # damaged, or of a newer vitnb
-        raise ValueError(
-            f"path {path} holds a config that is none here ({error}): use the vitnb that saved it"
-        ) from error
+        values = dict(json.loads(written))
+        if newer := values.keys() - ViTConfig().to_dict():
+            raise ValueError(f"{min(newer)}={values[min(newer)]!r} is unknown to this vitnb: install a newer one")
+        config = ViTConfig(**values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"path {path} holds a config that is none here: {error}") from error
     try:
         return _filled(_empty(config), unwrapped(tensors), training=False)
     except ValueError as error:
@@ -288,13 +365,14 @@ def load(path: str | os.PathLike) -> ViT:
 
 
 def _rename(state: dict[str, Tensor], names: list[tuple[str, str]]) -> dict[str, Tensor]:
-    """Give every tensor its new name; the first pattern that fits counts."""
+    """Give every tensor its new name; the first pattern that fits counts, and what is LEFT_OUT goes."""
     rules = [(re.compile("^" + re.escape(old).replace(r"\{\}", r"(\d+)")), new) for old, new in names]
     renamed = {}
     for key, value in state.items():
         for pattern, new in rules:
             if match := pattern.match(key):
-                renamed[new.format(*match.groups()) + key[match.end() :]] = value
+                if new != LEFT_OUT:
+                    renamed[new.format(*match.groups()) + key[match.end() :]] = value
                 break
         else:
             raise ValueError(f"model holds {key}, which the plain ViT does not have: use a model without it")
@@ -307,6 +385,12 @@ def _bare(model: nn.Module) -> Any:
     if list(inner) in (["_orig_mod"], ["module"]):
         return _bare(next(iter(inner.values())))
     return model
+
+
+def _kind(model: object) -> str:
+    """What somebody gives in place of a model."""
+    loaded = ", which has to be loaded into its model first" if isinstance(model, Mapping) else ""
+    return f"{type(model).__name__}{loaded}"
 
 
 @contextmanager
@@ -333,7 +417,7 @@ def _head(model: nn.Module, name: str) -> tuple[int, str]:
 
 def _rate(model: nn.Module, drops: tuple[str, ...]) -> float:
     """The one dropout rate of all layers whose names end so."""
-    found = {name: getattr(m, _drop(m)) for name, m in model.named_modules() if name.endswith(drops)}
+    found = {name: getattr(m, _drop(m)) for name, m in model.named_modules() if name.endswith(drops) and _drop(m)}
     first = next(iter(found), "")
     for name, p in found.items():
         if p != found[first]:
@@ -342,8 +426,8 @@ def _rate(model: nn.Module, drops: tuple[str, ...]) -> float:
 
 
 def _drop(layer: nn.Module) -> str:
-    """The name of a layer's dropout rate: nn.MultiheadAttention has one of its own."""
-    return "p" if hasattr(layer, "p") else "dropout"
+    """What a layer calls its dropout rate, if it has one: attention layers have names of their own for it."""
+    return next((name for name in ("p", "dropout", "attention_dropout", "dropout_prob") if hasattr(layer, name)), "")
 
 
 def _proven(
@@ -354,14 +438,14 @@ def _proven(
     drops are the names of its dropout layers that a ViT has as well: nothing else may be random in training.
     """
     with torch.random.fork_rng([]), torch.no_grad(), torch.device("cpu"), torch.autocast("cpu", enabled=False):
-        theirs = _perturbed(model, names)
-        ours = _filled(_empty(config), _renamed(theirs, names), training=False)
+        theirs = _perturbed(model, names, config.norm_eps**0.5)
+        ours = _filled(_empty(config), _renamed(theirs, names, config), training=False)
         generator = torch.Generator().manual_seed(1)
         images = torch.randn(2, config.in_chans, *ours.patch_embed.img_size, generator=generator)
         expected = _outputs(ours, images)
         for name, part in theirs.named_modules():
-            if name.endswith(drops):
-                setattr(part, _drop(part), 0.0)
+            if name.endswith(drops) and (rate := _drop(part)):
+                setattr(part, rate, 0.0)
         for n, mode in enumerate(("", " in training")[: 1 + bool(drops)]):  # an image for each
             found = _outputs(theirs.train(bool(mode)), images[n : n + 1])
             for what, a, b in zip(("tokens", "logits"), expected, found, strict=True):
@@ -370,7 +454,7 @@ def _proven(
                         f"model {type(model).__name__} does not compute{mode} what a ViT of its sizes does, its {what} "
                         f"are off by {off:.1e} of their standard deviation{_odd(theirs, ours)}: {USE} {plain}"
                     )
-    return _filled(_empty(config), _renamed(model, names), model.training)
+    return _filled(_empty(config), _renamed(model, names, config), model.training)
 
 
 def _empty(config: ViTConfig) -> ViT:
@@ -382,6 +466,12 @@ def _empty(config: ViTConfig) -> ViT:
 def _outputs(model: nn.Module, images: Tensor) -> tuple[Tensor | None, Tensor]:
     """The tokens after the last norm, (B, T, D), and the logits (B, K)."""
     kept: list[Tensor] = []
+    if hasattr(model, "base_model_prefix"):
+        base = getattr(model, str(model.base_model_prefix), model)
+        hook = base.register_forward_hook(lambda _part, _given, x: kept.append(x.last_hidden_state))
+        found = model(images)
+        hook.remove()
+        return kept[0], getattr(found, "logits", kept[0][:, 0])
     if hasattr(model, "encoder"):
         hook = model.encoder.register_forward_hook(lambda _part, _given, x: kept.append(x))
         logits = model(images)
@@ -402,19 +492,20 @@ def _off(expected: Tensor | None, found: Tensor | None, n: int) -> float:
     return ((expected[n] - found[0]).abs().max() / expected.std().clamp(min=0.3)).item()
 
 
-def _perturbed(model: nn.Module, names: list[tuple[str, str]]) -> nn.Module:
+def _perturbed(model: nn.Module, names: list[tuple[str, str]], faint: float) -> nn.Module:
     """A copy in float32 with random weights: those of no other size hide a head of zeros, or the eps of a norm.
 
     What writes to the stream is faint, so that the variance of a token is about as large as eps.
     """
     copy, generator = deepcopy(model).cpu().float(), torch.Generator().manual_seed(0)
     for name, parameter in copy.named_parameters():
-        ours = next(iter(_rename({name: parameter}, names)))
+        ours = next(iter(_rename({name: parameter}, names)), "")
         noise = torch.randn(parameter.shape, generator=generator)
         scale = {1: 0.1, 3: 1.0}.get(parameter.ndim) or parameter[0].numel() ** -0.5
-        if re.match(r"patch_embed\.proj|pool\.token|positions|blocks\.\d+\.(attention\.proj|mlp\.fc2)", ours):
-            scale *= 1e-3
-        parameter.copy_(scale * noise + ("norm" in ours and ours.endswith("weight")))
+        if re.match(r"patch_embed\.proj|pool\.token|registers|positions|blocks\.\d+\.(attention\.proj|mlp\.fc2)", ours):
+            scale *= faint
+        around_1 = ("norm" in ours and ours.endswith("weight")) or ours.endswith("gamma")
+        parameter.copy_(scale * noise + around_1)
     return copy
 
 
@@ -429,8 +520,16 @@ def _odd(model: nn.Module, ours: ViT) -> str:
     return ""
 
 
-def _renamed(model: nn.Module, names: list[tuple[str, str]]) -> dict[str, Tensor]:
+def _renamed(model: nn.Module, names: list[tuple[str, str]], config: ViTConfig) -> dict[str, Tensor]:
+    """A model's weights under our names: q, k and v in one product, and what a cls token's place adds in the token."""
     state = _rename(model.state_dict(), names)
+    for name in [name for name in state if ".attention.q." in name]:
+        parts = [state.pop(name.replace(".q.", f".{part}.")) for part in "qkv"]
+        state[name.replace(".q.", ".qkv.")] = torch.cat(parts)
+    table = state.get("positions.table")
+    if config.no_embed_class and table is not None and table.shape[1] == config.num_patches + 1:
+        state["pool.token"] = state["pool.token"] + table[:, :1]
+        state["positions.table"] = table[:, 1:]
     if "head.weight" in state and "head.bias" not in state:
         state["head.bias"] = state["head.weight"].new_zeros(len(state["head.weight"]))
     return state

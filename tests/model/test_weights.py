@@ -1,18 +1,23 @@
 """Weights: the same logits in torchvision and timm, and files that are whole or absent."""
 
 import hashlib
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import timm
 import torch
 import torchvision
+import transformers
+from safetensors.torch import save_file
 
 from vitnb import ViT, ViTConfig
 from vitnb.vit import count_parameters
 from vitnb.weights import (
     NOT_HERE,
     _fetched,
+    from_huggingface,
     from_timm,
     from_torchvision,
     imagenet_vit_b_16,
@@ -64,10 +69,100 @@ def test_timm_models_both_ways(name, preset, size):
     assert_same_logits(to_timm(ours), theirs, images)
 
 
+@pytest.mark.parametrize(
+    "name, prefix",
+    [("deit3_small_patch16_224", 1), ("vit_small_patch14_dinov2", 1), ("vit_small_patch14_reg4_dinov2", 5)],
+)
+def test_layerscale_registers_and_tables_without_cls_are_timms(name, prefix):
+    size = 224 if "224" in name else 70
+    theirs = randomised(timm.create_model(name, depth=3, img_size=size, num_classes=7))
+    ours, images = from_timm(theirs), torch.randn(2, 3, size, size)
+    assert ours.num_prefix_tokens == prefix
+    torch.testing.assert_close(ours.forward_features(images), theirs.forward_features(images), atol=1e-5, rtol=0)
+    assert_same_logits(ours, theirs, images)
+    assert_same_logits(to_timm(ours), theirs, images)
+
+
+SMALL = dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=4)
+HUGGING_FACE = {  # kind -> its sizes, and what it may compute that we do not
+    "ViTForImageClassification": (
+        dict(intermediate_size=96, image_size=(32, 48), num_labels=5),
+        {"hidden_act": "relu"},
+    ),
+    "ViTModel": (dict(intermediate_size=96, image_size=32, layer_norm_eps=1e-3), {"hidden_act": "gelu_new"}),
+    "Dinov2Model": (dict(image_size=28, patch_size=14), {"use_swiglu_ffn": True}),
+    "Dinov2WithRegistersModel": (dict(image_size=28, patch_size=14), {"drop_path_rate": 0.3}),
+}
+
+
+def hugging_face(name, **more):
+    config = name.replace("ForImageClassification", "Model").replace("Model", "Config")
+    return getattr(transformers, name)(getattr(transformers, config)(**SMALL, **HUGGING_FACE[name][0], **more))
+
+
+@pytest.mark.parametrize("name", HUGGING_FACE)
+def test_models_of_hugging_face(name):
+    theirs = randomised(hugging_face(name))
+    ours = from_huggingface(theirs)
+    images = torch.randn(2, 3, *ours.patch_embed.img_size)
+    with torch.no_grad():
+        found = theirs(images)
+        if hasattr(found, "logits"):
+            torch.testing.assert_close(ours(images), found.logits, atol=1e-5, rtol=0)
+        else:
+            tokens = ours.forward_features(images)
+            torch.testing.assert_close(tokens, found.last_hidden_state, atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match="model"):
+        from_huggingface(hugging_face(name, **HUGGING_FACE[name][1]))
+
+
+def test_hugging_face_models_that_do_not_fit_are_refused():
+    config = transformers.Dinov2Config(**SMALL, image_size=28, num_labels=3)
+    with pytest.raises(ValueError, match="reads 96 numbers.*use model.dinov2"):
+        from_huggingface(transformers.Dinov2ForImageClassification(config))
+    with pytest.raises(TypeError, match="ViT of transformers, got Linear"):
+        from_huggingface(torch.nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="distillation_token"):
+        from_huggingface(transformers.DeiTModel(transformers.DeiTConfig(**SMALL, image_size=32)))
+
+
+@pytest.mark.parametrize("wrap", [dict, lambda s: {"state_dict": s}, lambda s: {"model": s, "step": 3}])
+@pytest.mark.parametrize("prefix", ["", "_orig_mod.", "module._orig_mod.", "_fsdp_wrapped_module.", "model."])
+def test_state_dicts_of_wrapped_models_load(prefix, wrap):
+    config = ViTConfig(depth=1, embed_dim=8, num_heads=2)
+    one, other = ViT(config), ViT(config)
+    other.load_state_dict(wrap({prefix + name: value for name, value in one.state_dict().items()}))
+    assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "build, function",
+    [
+        (lambda: timm.create_model("vit_small_patch16_224", depth=1), "from_timm"),
+        (lambda: torchvision.models.VisionTransformer(32, 16, 1, 1, 8, 8), "from_torchvision"),
+        (lambda: transformers.ViTModel(transformers.ViTConfig(**SMALL)), "from_huggingface"),
+    ],
+)
+def test_a_state_dict_of_a_library_names_what_converts_it(build, function):
+    with pytest.raises(ValueError, match=function):
+        ViT(ViTConfig()).load_state_dict(build().state_dict())
+    with pytest.raises(TypeError, match="got ViT: use state_dict"):
+        ViT(ViTConfig()).load_state_dict(ViT(ViTConfig()))
+
+
+def test_a_file_of_a_newer_version_says_what_is_new(tmp_path):
+    model, path = ViT(ViTConfig(depth=1)), tmp_path / "m.safetensors"
+    config = {**model.config.to_dict(), "rope": 100}
+    save_file(model.state_dict(), path, {"vitnb.config": json.dumps(config)})
+    with pytest.raises(ValueError, match="rope=100 is unknown to this vitnb: install a newer one"):
+        load(path)
+
+
 @pytest.mark.parametrize("pool", ["cls", "mean"])
 @pytest.mark.parametrize("pos_embed", ["learned", "sincos", "none"])
 def test_our_models_in_timm_with_any_shape(pos_embed, pool):
     config = ViTConfig((28, 20), (4, 5), 2, pos_embed=pos_embed, global_pool=pool, qkv_bias=False, norm_eps=1e-3)
+    config = replace(config, init_values=0.1, reg_tokens=3, no_embed_class=pos_embed == "learned")
     ours, images = randomised(ViT(config)), torch.randn(2, 2, 28, 20)
     assert_same_logits(to_timm(ours), ours, images)
     assert_same_logits(from_timm(to_timm(ours)), ours, images)
@@ -90,8 +185,8 @@ def test_dropout_travels():
 @pytest.mark.parametrize(
     "convert, build, word",
     [
-        (from_timm, lambda: timm.create_model("deit3_small_patch16_224"), "ls1"),
-        (from_timm, lambda: timm.create_model("vit_small_patch14_reg4_dinov2", img_size=56), "reg_token|ls1"),
+        (from_timm, lambda: timm.create_model("vit_base_patch16_siglip_224", depth=1), "map"),
+        (from_timm, lambda: timm.create_model("vit_small_patch16_224", depth=1).state_dict(), "loaded into its model"),
         (from_timm, lambda: timm.create_model("resnet18"), "resnet18|ResNet"),
         (from_torchvision, lambda: torch.nn.Linear(2, 2), "Linear"),
         (
@@ -103,6 +198,8 @@ def test_dropout_travels():
         (to_torchvision, lambda: ViT(ViTConfig(img_size=(28, 24), in_chans=3)), "img_size"),
         (to_torchvision, lambda: ViT(ViTConfig(norm="post", in_chans=3)), "norm"),
         (to_torchvision, lambda: ViT(ViTConfig(stem="conv", in_chans=3)), "stem"),
+        (to_torchvision, lambda: ViT(ViTConfig(in_chans=3, init_values=0.1)), "init_values"),
+        (to_torchvision, lambda: ViT(ViTConfig(in_chans=3, reg_tokens=2)), "reg_tokens"),
         (to_timm, lambda: ViT(ViTConfig(stem="conv")), "stem"),
         (to_torchvision, lambda: ViT(ViTConfig(pos_embed="none", in_chans=3)), "pos_embedding|pos_embed"),
         (to_timm, lambda: ViT(ViTConfig(global_pool="attn")), "global_pool"),
@@ -154,8 +251,6 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ValueError, match="no whole safetensors file"):
         load(path)
-    from safetensors.torch import save_file
-
     save_file({"a": torch.zeros(1)}, path)
     with pytest.raises(ValueError, match="without a vitnb config"):
         load(path)
