@@ -8,7 +8,7 @@ exactly as if it had not been, and on a CPU ends with the same bits.
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -51,11 +51,16 @@ class Recipe:
     erase: float = 0.0  # share of the images that lose a rectangle
     autocast: bool = True  # bfloat16 on a GPU; a CPU computes in float32 either way
     seed: int = 0
+    lr_by_part: Mapping[str, float] | None = None  # {"head": 1e-3}: the highest of parameters whose names begin so
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
             positive_int(name, getattr(self, name))
         positive_float("lr", self.lr)
+        for part, lr in (self.lr_by_part or {}).items():
+            positive_float(f"lr_by_part[{part!r}]", lr)
+        if self.lr_by_part and self.optimizer == "muon":
+            raise ValueError(f"lr_by_part needs another optimizer than {self.optimizer!r}: use optimizer='adamw'")
         if self.clip is not None:
             positive_float("clip", self.clip)
         if len(self.betas) != 2:
@@ -117,12 +122,35 @@ def muon_matrices(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in blocks.parameters() if parameter.requires_grad and parameter.ndim == 2]
 
 
+def lr_groups(model: nn.Module, groups: list[dict[str, Any]], recipe: Recipe) -> list[dict[str, Any]]:
+    """Split parameter groups by the parts of recipe.lr_by_part: "lr_scale" is how many times recipe.lr a group has.
+
+    A parameter belongs to the longest part that its name begins with, as "head" or "blocks.11".
+
+    Raises: ValueError for a part of which the model trains no parameter.
+    """
+    if not recipe.lr_by_part:
+        return groups
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    by_length = sorted(recipe.lr_by_part, key=len, reverse=True)
+    found: dict[tuple[int, str], list[nn.Parameter]] = {}
+    for number, group in enumerate(groups):
+        for parameter in group["params"]:
+            part = next((part for part in by_length if f"{names[parameter]}.".startswith(f"{part}.")), "")
+            found.setdefault((number, part), []).append(parameter)
+    if missing := set(by_length) - {part for _, part in found}:
+        parts = ", ".join(sorted({repr(name.split(".")[0]) for name in names.values()}))
+        raise ValueError(f"lr_by_part names {min(missing)!r}, of which nothing is trained: use {parts} or a longer name")
+    scales = {"": 1.0} | {part: lr / recipe.lr for part, lr in recipe.lr_by_part.items()}
+    return [groups[n] | {"params": chosen, "lr_scale": scales[part]} for (n, part), chosen in found.items()]
+
+
 def make_optimizers(model: nn.Module, recipe: Recipe) -> list[torch.optim.Optimizer]:
     """The optimizer of a recipe, in a list: Muon trains the matrices of the blocks only, so it comes with AdamW.
 
     Raises: ValueError as muon_matrices, if the recipe says "muon".
     """
-    groups = decay_groups(model, recipe.weight_decay)
+    groups = lr_groups(model, decay_groups(model, recipe.weight_decay), recipe)
     if recipe.optimizer == "sgd":
         return [torch.optim.SGD(groups, recipe.lr, momentum=recipe.betas[0])]
     others: list[torch.optim.Optimizer] = []
@@ -264,7 +292,7 @@ class Training:
         """The step of chapter 9: the loss, its gradient, and the parameters against it."""
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = lr
+                group["lr"] = lr * group.get("lr_scale", 1.0)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             logits = self.parallel(images)  # (B, K)
             _check_logits(logits, len(labels), len(self.data.classes))

@@ -354,7 +354,7 @@ def load(path: str | os.PathLike) -> ViT:
     try:
         values = dict(json.loads(written))
         if newer := values.keys() - ViTConfig().to_dict():
-            raise ValueError(f"{min(newer)}={values[min(newer)]!r} is unknown to this vitnb: install a newer one")
+            raise ValueError(f"{min(newer)}={values[min(newer)]!r} is unknown to this vitnb: use a newer one")
         config = ViTConfig(**values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"path {path} holds a config that is none here: {error}") from error

@@ -244,6 +244,36 @@ def test_only_matrices_decay():
     assert not any("norm" in n for n in decayed)
 
 
+def test_each_part_has_its_learning_rate_and_what_is_frozen_stays(digits):
+    model, before = vit(), vit()
+    model.patch_embed.requires_grad_(False)
+    recipe = Recipe(1, 160, lr=1e-4, lr_by_part={"head": 1e-2, "blocks": 1e-3, "blocks.0.mlp": 1e-5}, weight_decay=0)
+    groups = make_optimizers(model, recipe)[0].param_groups
+    fit(model, digits, recipe)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    scales = {names[p]: g["lr_scale"] * recipe.lr for g in groups for p in g["params"]}
+    assert scales["head.bias"] == pytest.approx(1e-2) and scales["positions.table"] == pytest.approx(1e-4)
+    assert scales["blocks.0.norm1.weight"] == pytest.approx(1e-3)
+    assert not any(name.startswith("patch_embed") for name in scales)
+    moved = {}
+    for (name, old), new in zip(before.named_parameters(), model.parameters(), strict=True):
+        moved.setdefault(name.split(".")[0], []).append((new - old).abs().max().item())
+    assert max(moved["patch_embed"]) == 0 < max(moved["positions"]) < max(moved["blocks"]) < max(moved["head"])
+
+
+@pytest.mark.parametrize(
+    "parts, word", [({"tail": 1e-3}, "'tail'.*'blocks', 'head'"), ({"patch_embed": 1e-3}, "nothing is trained")]
+)
+def test_a_learning_rate_for_nothing_is_refused(digits, parts, word):
+    model = vit()
+    model.patch_embed.requires_grad_(False)
+    with pytest.raises(ValueError, match=word):
+        fit(model, digits, Recipe(1, 160, lr_by_part=parts))
+    for wrong in (dict(lr_by_part={"head": 0}), dict(lr_by_part={"head": 1e-3}, optimizer="muon")):
+        with pytest.raises(ValueError, match="lr_by_part"):
+            Recipe(**wrong)
+
+
 def test_decay_shrinks_what_has_no_gradient(digits):
     class Idle(nn.Module):
         def __init__(self):

@@ -291,14 +291,14 @@ TIMM = {
     "parallel": ({"block_fn": timm.models.vision_transformer.ParallelScalingBlock}, None, "ParallelScaling"),
     "post-norm": ({"block_fn": timm.models.vision_transformer.ResPostBlock}, None, ""),
     "two branches": ({"block_fn": timm.models.vision_transformer.ParallelThingsBlock}, None, ""),
-    "LayerScale": ({"init_values": 1.0}, None, "ls1"),
+    "LayerScale": ({"init_values": 1.0}, None, RIGHT),
     "norms of queries": ({"qk_norm": True}, None, "k_norm"),
     "norm before": ({"pre_norm": True}, None, "norm_pre"),
     "RMSNorm": ({"norm_layer": timm.layers.RmsNorm}, None, ""),
     "eps of one norm": ({}, set_("blocks.1.norm2", "eps", 1e-5), r"blocks\.1\.norm2 is LayerNorm.*eps=1e-05"),
     "eps of the last": ({}, set_("norm", "eps", 1e-5), "eps=1e-05"),
-    "registers": ({"reg_tokens": 2}, None, "reg_token"),
-    "cls without a place": ({"no_embed_class": True}, None, "positions.table"),
+    "registers": ({"reg_tokens": 2}, None, RIGHT),
+    "cls without a place": ({"no_embed_class": True}, None, RIGHT),
     "drop path": ({"drop_path_rate": 0.3}, None, "in training .*DropPath"),
     "patch drop": ({"patch_drop_rate": 0.3}, None, "in training .*PatchDropout"),
     "drop of one": ({}, set_("blocks.0.mlp.drop1", "p", 0.3), "one rate"),
@@ -402,7 +402,7 @@ def test_a_model_within_another_and_one_without_weights():
         empty = timms()
     with pytest.raises(ValueError, match="meta"):
         from_timm(empty)
-    with pytest.raises(TypeError, match="got OrderedDict: use a plain one such as"):
+    with pytest.raises(TypeError, match="got OrderedDict, which has to be loaded into its model first"):
         from_timm(theirs.state_dict())
 
 
