@@ -12,10 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitnb import _folder
 from vitnb._archives import fashion_mnist
+from vitnb._validate import Size, pair, positive_int, probability, tensor
 from vitnb._validate import labels as check_labels
 from vitnb._validate import pixels as check_pixels
-from vitnb._validate import tensor
 
 NAMES = ("fashion_mnist", "digits")
 FASHION_MEAN, FASHION_STD = 0.2860, 0.3530  # of the training pixels of Fashion-MNIST
@@ -144,6 +145,45 @@ def load(name: str = "fashion_mnist", root: str | Path | None = None, device: st
         raise TypeError(f"root is {root!r}: use a folder such as 'data', or None")
     dataset = _digits() if name == "digits" else _fashion_mnist(root)
     return dataset if device is None else dataset.to(device)
+
+
+def folder(
+    path: str | Path,
+    img_size: Size = 224,
+    in_chans: int = 3,
+    validation: float = 0.2,
+    mirror: bool = True,
+    memory: int = 4 << 30,
+) -> Dataset:
+    """Your own photos: a folder for each class, below path, whatever Pillow reads.
+
+    A photo is turned as its camera says, cut to its middle and resampled; what
+    is transparent becomes white. Files that cannot be read are named in one line
+    and left out. A share of the photos is set aside to validate on, chosen by
+    their bytes: the same ones on every machine, and copies never on both sides.
+    Beyond so many bytes of memory the pixels lie in a temporary file, of which
+    the system keeps in memory what is in use.
+
+    Raises: FileNotFoundError if path is no folder; ValueError or TypeError for another argument that cannot
+        be, for a folder without classes, or for a class without a photo to train on; ImportError without Pillow.
+    """
+    if not isinstance(path, (str, Path)):
+        raise TypeError(f"path must be a folder, got {path!r}: use 'photos', for example")
+    size, in_chans = pair("img_size", img_size), positive_int("in_chans", in_chans)
+    if in_chans not in (1, 3):
+        raise ValueError(f"in_chans must be 1 or 3, got {in_chans}: use 3, for example")
+    share, root = probability("validation", validation), Path(path)
+    classes = _folder.class_names(root)
+    sides = _folder.split(_folder.photos(root, classes), share, len(classes))
+    images, kept, broken = _folder.read(sum(sides, []), size, in_chans, positive_int("memory", memory))
+    _folder.report(broken, root, len(kept) + len(broken))
+    n = len({photo.path for photo in sides[0]} & {photo.path for photo in kept})
+    labels = torch.tensor([photo.label for photo in kept], dtype=torch.long)
+    if missing := set(range(len(classes))) - set(labels[:n].tolist()):
+        raise ValueError(f"path {root} has no photo to train on in {classes[min(missing)]!r}: add some, or remove it")
+    mean, std = _folder.moments(images[:n])
+    tensors = images[:n], labels[:n], images[n:], labels[n:]
+    return Dataset(*tensors, tuple(classes), root.resolve().name, mean, std, mirror, "validation")
 
 
 def augment(

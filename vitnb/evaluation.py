@@ -2,6 +2,7 @@
 
 import warnings
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -37,9 +38,10 @@ class Evaluation:
         return torch.bincount(self.labels * k + self.predictions, minlength=k * k).view(k, k)
 
 
-@torch.no_grad()
-def evaluate(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int = 1000) -> Evaluation:
+def evaluate(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int | None = None) -> Evaluation:
     """Run a model in eval mode over images and compare with their labels.
+
+    Without a batch_size it is 1,000, or less for images of more than 4,000 pixels.
 
     Shapes: images (N, C, H, W), already normalised: data.normalize(data.test_images); labels (N,).
     Raises: TypeError for uint8 images; ValueError for none, for pixels from 0 to 255, or another number of labels.
@@ -50,17 +52,32 @@ def evaluate(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int =
             f"images and labels must be equally many and at least 1, got {len(images)} and {len(labels)}: "
             "use one label for each image, and at least one image"
         )
-    positive_int("batch_size", batch_size)
+    return _judged(model, images.split(_batch(images, batch_size)), labels)
+
+
+def evaluate_held_out(model: nn.Module, data: Dataset) -> Evaluation:
+    """Evaluate a model on the test images of a Dataset, or its validation images, normalised batch by batch."""
+    parts = data.test_images.split(_batch(data.test_images))
+    return _judged(model, map(data.normalize, parts), data.test_labels)
+
+
+def _batch(images: Tensor, batch_size: int | None = None) -> int:
+    if batch_size is None:
+        return max(1, min(1000, 4_000_000 // images[0, 0].numel()))
+    return positive_int("batch_size", batch_size)
+
+
+@torch.no_grad()
+def _judged(model: nn.Module, batches: Iterable[Tensor], labels: Tensor) -> Evaluation:
     device, was_training = device_of(model), model.training
     model.eval()
     try:
-        batches = images.split(batch_size)
         logits = torch.cat([model(batch.to(device, dtype_of(model))).float() for batch in batches]).cpu()  # (N, K)
     finally:
         model.train(was_training)
     if logits.ndim != 2:
         raise ValueError(f"model must return logits (B, K), got shape {tuple(logits.shape)}: use a model with a head")
-    labels = check_labels("labels", labels, len(images), logits.shape[1]).cpu()
+    labels = check_labels("labels", labels, len(logits), logits.shape[1]).cpu()
     accuracy = (logits.argmax(1) == labels).float().mean().item()
     return Evaluation(accuracy, F.cross_entropy(logits, labels).item(), logits, labels)
 
@@ -96,7 +113,7 @@ def final_test(model: nn.Module, data: Dataset) -> Evaluation:
             "by them. Train with data.hold_out() and test at the end.",
             stacklevel=2,
         )
-    return evaluate(model, data.normalize(data.test_images), data.test_labels)
+    return evaluate_held_out(model, data)
 
 
 def interval(values: Tensor, share: float = 0.95) -> tuple[Tensor, Tensor]:

@@ -24,7 +24,7 @@ from vitnb import distributed
 from vitnb._validate import choice, positive_float, positive_int, probability
 from vitnb.checkpoint import delayed_interrupt, load_checkpoint, save_checkpoint
 from vitnb.data import Dataset, augment
-from vitnb.evaluation import count_look, device_of, dtype_of, evaluate
+from vitnb.evaluation import count_look, device_of, dtype_of, evaluate_held_out
 
 LOSSES_EVERY = 50  # steps after which the losses are fetched from the device: each time a GPU has to be waited for
 
@@ -140,7 +140,7 @@ def lr_groups(model: nn.Module, groups: list[dict[str, Any]], recipe: Recipe) ->
             found.setdefault((number, part), []).append(parameter)
     if missing := set(by_length) - {part for _, part in found}:
         parts = ", ".join(sorted({repr(name.split(".")[0]) for name in names.values()}))
-        raise ValueError(f"lr_by_part names {min(missing)!r}, of which nothing is trained: use {parts} or a longer name")
+        raise ValueError(f"lr_by_part names {min(missing)!r}, of which nothing is trained: use one of {parts}")
     scales = {"": 1.0} | {part: lr / recipe.lr for part, lr in recipe.lr_by_part.items()}
     return [groups[n] | {"params": chosen, "lr_scale": scales[part]} for (n, part), chosen in found.items()]
 
@@ -240,7 +240,7 @@ class Training:
     def __init__(self, model: nn.Module, data: Dataset, recipe: Recipe):
         _check(model, data, recipe)
         self.model, self.recipe, self.device = model, recipe, device_of(model)
-        self.data = data.to(self.device)
+        self.data = data.to(self.device) if _fits(data, self.device) else data  # else batch by batch
         self.batches = Batches(self.data, recipe)
         self.parallel = distributed.data_parallel(model, self.device)  # the model itself, if there is one process
         self.half = recipe.autocast and self.device.type == "cuda"
@@ -283,7 +283,8 @@ class Training:
         with self._clock():
             images, labels = self.batches.draw(self.step)  # (B, C, H, W), (B,)
             lr = self.recipe.lr_at(self.step, self.steps)
-            loss, correct = self._update(images.to(dtype_of(self.model)), labels, lr)
+            images, labels = images.to(self.device, dtype_of(self.model)), labels.to(self.device)
+            loss, correct = self._update(images, labels, lr)
             self._note(loss, correct, lr)
         if self.epoch_ends:
             self._end_epoch()
@@ -337,7 +338,7 @@ class Training:
         history.train_accuracy.append(self._correct.item() / (n * self.recipe.batch_size))
         self._correct.zero_()
         if len(self.data.test_labels):
-            result = evaluate(self.model, self.data.normalize(self.data.test_images), self.data.test_labels)
+            result = evaluate_held_out(self.model, self.data)
             history.test_loss.append(result.loss)
             history.test_accuracy.append(result.accuracy)
             if self.data.held_out == "test":
@@ -468,6 +469,12 @@ def _stop(run: Training, path: Path | None) -> None:
     where = f"saved in {path}: the same call goes on" if path else "no checkpoint asked for"
     print(f"Interrupted after step {run.step} of {run.steps}; {where}.")
     raise KeyboardInterrupt
+
+
+def _fits(data: Dataset, device: torch.device) -> bool:
+    """Whether the images leave the model at least half of what is free on its device."""
+    size = data.train_images.nbytes + data.test_images.nbytes
+    return device.type != "cuda" or size < torch.cuda.mem_get_info(device)[0] / 2
 
 
 def _check(model: nn.Module, data: Dataset, recipe: Recipe) -> None:
