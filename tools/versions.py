@@ -21,15 +21,19 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("tests/model", "tests/course", "--ignore=tests/course/book", "--ignore=tests/course/test_checks_jax.py")
 # What they need besides, in the versions of requirements.txt.
 TOOLS = ("setuptools", "nbformat", "PyYAML", "pytest", "pytest-xdist", "pytest-playwright", "playwright")
-TOOLS += ("hypothesis", "timm")
+TOOLS += ("hypothesis", "timm", "transformers")
 FORMS = {"oldest": "{}=={}", "newest": "{}>={}"}
 
 
 def promised() -> list[tuple[str, str]]:
-    """Return each package that vitnb needs, and its lower bound."""
+    """Return each package that vitnb needs, with the extras of the book and of grading, and its lower bound."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [*project["dependencies"], *project["optional-dependencies"]["grading"]]
-    return [re.match(r"([\w-]+)>=([\d.]+)", line).groups() for line in lines]
+    extras = project["optional-dependencies"]
+    found = (
+        re.match(r"([\w-]+)>=([\d.]+)", line)
+        for line in [*project["dependencies"], *extras["book"], *extras["grading"]]
+    )
+    return [match.groups() for match in found if match]  # an extra that names another one has no bound
 
 
 def tools() -> list[str]:

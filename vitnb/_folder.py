@@ -117,6 +117,8 @@ def storage(shape: tuple[int, ...], memory: int) -> Tensor:
 
 def read(found: list[Photo], size: tuple[int, int], in_chans: int, memory: int) -> tuple[Tensor, list[Photo], list]:
     """The images (N, C, H, W) of the photos that can be read, these photos, and (path, reason) of the others."""
+    import PIL.Image  # noqa: F401  (here, since without Pillow every photo would be a broken one)
+
     images, kept, broken = storage((len(found), in_chans, *size), memory), [], []
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
         warnings.simplefilter("ignore")  # Pillow's: of damaged EXIF data, of large images
