@@ -71,7 +71,7 @@ def position_similarity(table: Tensor, num_prefix_tokens: int = 1) -> Tensor:
     if len(table) != 1 or not 0 <= num_prefix_tokens < T:
         raise ValueError(
             f"table {tuple(table.shape)} does not hold {num_prefix_tokens} prefix tokens and at least one place: "
-            "use the (1, T, D) of model.positions.table and model.pool.num_prefix_tokens"
+            "use the (1, T, D) of model.positions.table and model.num_prefix_tokens"
         )
     places = F.normalize(table[0, num_prefix_tokens:].detach(), dim=-1)  # (N, D)
     return places @ places.T
@@ -105,7 +105,7 @@ def token_removal(model: ViT, images: Tensor, labels: Tensor) -> Tensor:
     Shapes: images (B, C, H, W), labels (B,) -> (B, N), positive where the patch spoke for the label.
     Raises: ValueError if images and labels are not equally many.
     """
-    before, tokens, first = _logits(model(images), labels), model.embed(images), model.pool.num_prefix_tokens
+    before, tokens, first = _logits(model(images), labels), model.embed(images), model.num_prefix_tokens
     drops = []
     for n in range(first, tokens.shape[1]):
         x = torch.cat([tokens[:, :n], tokens[:, n + 1 :]], dim=1)  # (B, T-1, D)

@@ -63,7 +63,8 @@ class ViTConfig:
 
     def __post_init__(self):
         # Lists come back from JSON: a config is hashable only with tuples. And JSON knows no numbers of NumPy.
-        for name, value in self.to_dict().items():
+        for name in (f.name for f in fields(self)):
+            value = getattr(self, name)
             value = tuple(map(_plain, value)) if isinstance(value, list | tuple) else _plain(value)
             object.__setattr__(self, name, value)
         grid_size(self.img_size, self.patch_size)
@@ -126,12 +127,15 @@ class ViTConfig:
         return cls(img_size, 14, 3, num_classes, embed_dim=1280, depth=32, num_heads=16, mlp_ratio=4.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain data: ViTConfig(**config.to_dict()) == config."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        """Return the fields as plain data: ViTConfig(**config.to_dict()) == config.
+
+        Those that came later are named only where they are not as in older models.
+        """
+        named = (f.name for f in fields(self) if f.name not in LATER or getattr(self, f.name) != f.default)
+        return {name: getattr(self, name) for name in named}
 
     def __repr__(self) -> str:
-        named = (f for f in fields(self) if f.name not in LATER or getattr(self, f.name) != f.default)
-        return f"ViTConfig({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in named)})"
+        return f"ViTConfig({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
 
 
 class ViT(nn.Module):

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -353,7 +354,7 @@ def load(path: str | os.PathLike) -> ViT:
         raise ValueError(f"path {path} holds weights without a vitnb config: use a file that vitnb.weights.save wrote")
     try:
         values = dict(json.loads(written))
-        if newer := values.keys() - ViTConfig().to_dict():
+        if newer := values.keys() - {field.name for field in fields(ViTConfig)}:
             raise ValueError(f"{min(newer)}={values[min(newer)]!r} is unknown to this vitnb: use a newer one")
         config = ViTConfig(**values)
     except (TypeError, ValueError) as error:

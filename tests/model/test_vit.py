@@ -1,12 +1,15 @@
 """The whole model: published sizes, poolings, gradients, names."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from vitnb import AttentionPool, ClsToken, MeanPool, ViT, ViTConfig
+from vitnb import AttentionPool, ClsToken, MeanPool, PreNormBlock, ViT, ViTConfig
+from vitnb._validate import pair
 from vitnb.vit import count_parameters
+from vitnb.weights import from_timm, to_timm
 
 PUBLISHED = {  # timm and torchvision pin the same numbers
     "vit_ti_16": 5_717_416,
@@ -182,3 +185,73 @@ def test_without_classes_the_model_gives_features():
 
 def test_weight_decay_spares_what_is_no_weight():
     assert ViT(ViTConfig()).no_weight_decay() == {"positions.table", "pool.token"}
+
+
+@pytest.mark.parametrize("pool, prefix", [("cls", 4), ("mean", 3), ("attn", 3)])
+@pytest.mark.parametrize("no_embed_class", [False, True])
+@pytest.mark.parametrize("pos_embed", ["learned", "sincos", "none"])
+def test_registers_attend_and_no_pooling_reads_them(pool, prefix, no_embed_class, pos_embed):
+    config = ViTConfig(depth=1, reg_tokens=3, global_pool=pool, no_embed_class=no_embed_class, pos_embed=pos_embed)
+    model, images = ViT(config).eval(), torch.randn(2, 1, 28, 28)
+    tokens = model.embed(images)
+    assert model.num_prefix_tokens == prefix and tokens.shape == (2, prefix + 49, 64)
+    if pos_embed == "learned":
+        assert model.positions.table.shape[1] == 49 + (0 if no_embed_class else prefix)
+    after, other = model.encode(tokens), model.encode(tokens)
+    other[:, prefix - 3 : prefix] += 1
+    assert torch.equal(model.forward_head(after), model.forward_head(other))  # they are not read
+    before = model(images)
+    model.registers.token.data += torch.randn(1, 3, 64)
+    assert not torch.allclose(model(images), before)  # and still they matter
+
+
+def test_layerscale_begins_a_block_as_the_identity():
+    x = torch.randn(2, 5, 16)
+    block = PreNormBlock(16, 2, init_values=1e-5)
+    torch.testing.assert_close(block(x), x, atol=1e-4, rtol=0)
+    plain = PreNormBlock(16, 2)
+    block.load_state_dict(plain.state_dict() | {"ls1.gamma": torch.ones(16), "ls2.gamma": torch.ones(16)})
+    assert torch.equal(block(x), plain(x))
+
+
+def test_what_came_later_is_named_only_where_it_is_used():
+    assert "reg_tokens" not in repr(ViTConfig()) and "init_values" not in ViTConfig().to_dict()
+    config = ViTConfig(reg_tokens=2, init_values=0.1, no_embed_class=True)
+    assert eval(repr(config)) == config == ViTConfig(**config.to_dict())
+
+
+def test_a_new_head_leaves_the_body():
+    model, images = ViT(ViTConfig(depth=1)).double(), torch.randn(2, 1, 28, 28).double()
+    other = model.with_head(3)
+    assert other(images).shape == (2, 3) and other.config == replace(model.config, num_classes=3)
+    assert torch.equal(other.forward_features(images), model.forward_features(images))
+    assert 0 < other.head.weight.std() < 0.03 and not other.head.bias.any() and other.head.weight.dtype == torch.float64
+    assert model.config.num_classes == 10 and torch.equal(
+        other.with_head(0)(images), other.forward_features(images)[:, 0]
+    )
+    with pytest.raises(ValueError, match="num_classes .*-1"):
+        model.with_head(-1)
+
+
+@pytest.mark.parametrize("size", [(42, 28), 56, 14])
+@pytest.mark.parametrize("reg_tokens, no_embed_class", [(0, False), (2, False), (2, True)])
+def test_another_image_size_is_timms(size, reg_tokens, no_embed_class):
+    model = ViT(ViTConfig(patch_size=7, depth=2, pos_std=1.0, reg_tokens=reg_tokens, no_embed_class=no_embed_class))
+    theirs = to_timm(model)
+    theirs.set_input_size(pair("img_size", size))
+    ours, images = model.resized(size), torch.randn(2, 1, *pair("img_size", size))
+    assert torch.equal(ours.positions.table, theirs.pos_embed)
+    torch.testing.assert_close(ours(images), theirs(images))
+    assert model.config.img_size == 28 and from_timm(theirs).config.img_size == pair("img_size", size)
+
+
+@pytest.mark.parametrize("pos_embed, stem", [("sincos", "patch"), ("none", "patch"), ("learned", "conv")])
+def test_another_image_size_of_other_kinds(pos_embed, stem):
+    model = ViT(ViTConfig(pos_embed=pos_embed, stem=stem, depth=1)).eval()
+    ours, images = model.resized((28, 56)), torch.randn(2, 1, 28, 56)
+    assert ours(images).shape == (2, 10)
+    fresh = ViT(ours.config).eval()
+    fresh.load_state_dict(ours.state_dict())
+    assert torch.equal(fresh(images), ours(images))
+    with pytest.raises(ValueError, match="height 30 .*use 28 or 32"):
+        model.resized(30)

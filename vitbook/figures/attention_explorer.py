@@ -73,7 +73,7 @@ class AttentionExplorer(Figure):
             raise ValueError(f"names has {len(names)} for {B} images: give each image one, and at least one image")
         pixels = b"".join(image_bytes(f"images[{n}]", image) for n, image in enumerate(images))
         first = next(iter(models.values()))
-        L, T = first.config.depth, first.pool.num_prefix_tokens + first.patch_embed.num_patches
+        L, T = first.config.depth, first.num_prefix_tokens + first.patch_embed.num_patches
         sizes = [L, first.config.num_heads, T]
         if (weights := len(models) * B * math.prod(sizes) * T) > MAX_WEIGHTS:
             raise ValueError(
@@ -86,11 +86,11 @@ class AttentionExplorer(Figure):
             names=names,
             sizes=sizes,
             grid=list(first.patch_embed.grid_size),
-            prefix=first.pool.num_prefix_tokens,
+            prefix=first.num_prefix_tokens,
             shape=[C, H, W],
             pixels=pixels,
             maps=maps,
-            token=first.pool.num_prefix_tokens,
+            token=first.num_prefix_tokens,
         )
 
     def weights(self) -> Tensor:
@@ -160,7 +160,7 @@ def _networks(models: ViT | Mapping[str, ViT]) -> dict[str, ViT]:
     if not 1 <= len(models) <= 2:
         raise ValueError(f"models must be one or two, got {len(models)}: use {{'trained': model, 'random': start}}")
     kinds = [
-        (m.config.depth, m.config.num_heads, m.pool.num_prefix_tokens, m.patch_embed.grid_size) for m in models.values()
+        (m.config.depth, m.config.num_heads, m.num_prefix_tokens, m.patch_embed.grid_size) for m in models.values()
     ]
     if kinds[0] != kinds[-1]:
         raise ValueError(

@@ -16,7 +16,7 @@ from vitnb import plots
 from vitnb._validate import choice, positive_int
 from vitnb.attention import record_attention
 from vitnb.data import Dataset
-from vitnb.vit import ViT, count_parameters
+from vitnb.vit import LATER, ViT, count_parameters
 
 MODES = ("hide", "query", "draw")
 OVERLAYS = ("head", "mean", "rollout", "none")
@@ -130,7 +130,7 @@ class LiveViT(Figure):
         model, images = self._model, self.network_input()
         with record_attention(model) as maps:
             shares = model(images).softmax(dim=-1)[0]  # (K,)
-        first, grid = model.pool.num_prefix_tokens, model.patch_embed.grid_size
+        first, grid = model.num_prefix_tokens, model.patch_embed.grid_size
         mean, std = (torch.tensor(v).reshape(-1, 1, 1) for v in (self.mean, self.std))
         pixels = (images[0] * std + mean).clamp(0, 1)  # (C, H, W)
 
@@ -203,7 +203,7 @@ class LiveViT(Figure):
 
 
 def _tokens(model: ViT) -> int:
-    return model.pool.num_prefix_tokens + model.patch_embed.num_patches
+    return model.num_prefix_tokens + model.patch_embed.num_patches
 
 
 def _suitable(model: Any) -> ViT:
@@ -221,6 +221,8 @@ def _suitable(model: Any) -> ViT:
         raise ValueError(f"model must have at most {MAX_TOKENS} tokens, got {tokens}: use a larger patch_size")
     if model.config.stem != "patch":
         raise ValueError(f"model must cut plain patches to run in a page, got stem={model.config.stem!r}: use 'patch'")
+    if later := [name for name in LATER if name in model.config.to_dict()]:
+        raise ValueError(f"model must be plain to run in a page, got {later[0]}: use a config without it")
     if model.patch_embed.in_chans not in (1, 3):
         raise ValueError(f"model must read 1 or 3 channels, got in_chans={model.config.in_chans}: use 1 or 3")
     return model
