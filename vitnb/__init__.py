@@ -16,9 +16,9 @@ import pkgutil
 from types import ModuleType
 
 from vitnb.attention import MultiHeadAttention, record_attention
-from vitnb.blocks import MLP, PostNormBlock, PreNormBlock
+from vitnb.blocks import MLP, LayerScale, PostNormBlock, PreNormBlock
 from vitnb.patches import ConvStem, PatchEmbedding, patchify, unpatchify
-from vitnb.pooling import AttentionPool, ClsToken, MeanPool
+from vitnb.pooling import AttentionPool, ClsToken, MeanPool, Registers
 from vitnb.positions import LearnedPositions, NoPositions, SinCosPositions, resize_positions
 from vitnb.vit import ViT, ViTConfig
 
@@ -29,6 +29,7 @@ __all__ = [
     "AttentionPool",
     "ClsToken",
     "ConvStem",
+    "LayerScale",
     "LearnedPositions",
     "MeanPool",
     "MultiHeadAttention",
@@ -36,6 +37,7 @@ __all__ = [
     "PatchEmbedding",
     "PostNormBlock",
     "PreNormBlock",
+    "Registers",
     "SinCosPositions",
     "ViT",
     "ViTConfig",

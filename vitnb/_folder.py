@@ -60,15 +60,15 @@ def class_names(root: Path) -> list[str]:
 def split(found: list[Photo], validation: float, classes: int) -> tuple[list[Photo], list[Photo]]:
     """Photos to train on, and those to validate on: equal bytes lie on the same side, whatever their names.
 
-    Each class keeps a photo to train on, and one photo at least is set aside if validation is above 0.
+    Each class keeps a photo to train on, and if it can be, one photo at least is set aside.
     """
-    kept = [photo for photo in found if photo.place >= validation]
-    for label in set(range(classes)) - {photo.label for photo in kept}:
-        kept += sorted((p for p in found if p.label == label), key=lambda p: p.place)[-1:]
-    if validation and len(kept) == len(found):
-        kept.remove(min(found, key=lambda photo: photo.place))
-    chosen = {photo.path for photo in kept}
-    return [p for p in found if p.path in chosen], [p for p in found if p.path not in chosen]
+    places = [{photo.place for photo in found if photo.label == label} for label in range(classes)]
+    last = {max(its) for its in places if its}  # what each class keeps
+    aside = {place for its in places for place in its if place < validation} - last
+    spare = set().union(*places) - last
+    if validation and spare and not aside:
+        aside = {min(spare)}
+    return [p for p in found if p.place not in aside], [p for p in found if p.place in aside]
 
 
 def decoded(path: Path, size: tuple[int, int], in_chans: int) -> Tensor:

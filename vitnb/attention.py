@@ -36,8 +36,8 @@ class MultiHeadAttention(nn.Module):
         self.record: list[Tensor] | None = None  # a list while attention is recorded
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.ndim != 3 or x.shape[2] != self.embed_dim:
-            check_tokens("tokens", x, self.embed_dim)
+        if x.ndim != 3 or x.shape[2] != self.embed_dim or not x.shape[1] or not x.is_floating_point():
+            check_tokens("tokens", x, self.embed_dim)  # it says what is wrong
         B, T, D = x.shape
         q, k, v = (
             part.reshape(B, T, self.num_heads, self.head_dim).transpose(1, 2)  # (B, h, T, D/h)

@@ -60,7 +60,7 @@ class Recipe:
         for part, lr in (self.lr_by_part or {}).items():
             positive_float(f"lr_by_part[{part!r}]", lr)
         if self.lr_by_part and self.optimizer == "muon":
-            raise ValueError(f"lr_by_part needs another optimizer than {self.optimizer!r}: use optimizer='adamw'")
+            raise ValueError(f"lr_by_part needs another optimizer than {self.optimizer!r}: use 'adamw'")
         if self.clip is not None:
             positive_float("clip", self.clip)
         if len(self.betas) != 2:

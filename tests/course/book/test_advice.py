@@ -19,6 +19,8 @@ import pytest
 import timm
 import torch
 import torchvision
+import transformers
+from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
@@ -57,6 +59,24 @@ def tv(**options) -> nn.Module:
 
 def tm(**options) -> nn.Module:
     return timm.models.VisionTransformer(**(PLAIN | options))
+
+
+def hf(name: str) -> nn.Module:
+    sizes = dict(image_size=28, patch_size=14, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    return getattr(transformers, name)(transformers.Dinov2Config(**sizes, num_labels=3))
+
+
+def like_small() -> nn.Module:
+    return weights.to_timm(small())
+
+
+def photos(*folders: str) -> Path:
+    root = Path(tempfile.mkdtemp(dir=FOLDER))
+    for name in folders:
+        (root / name).mkdir(parents=True)
+        if name != "empty":
+            Image.new("RGB", (9, 9), "red").save(root / name / "x.png")
+    return root
 
 
 def changed(model: nn.Module, path: str, part: object) -> nn.Module:
@@ -215,9 +235,9 @@ ROWS = [
     ("weights.from_torchvision(model)", "model", "changed(tv(), 'encoder.dropout.p', 0.5)", "tv()"),
     ("weights.from_timm(model)", "model", "nn.Linear(2, 2)", "tm()"),
     ("weights.from_timm(model)", "model", "tm(global_pool='map')", "tm()"),
-    ("weights.from_timm(model)", "model", "tm(reg_tokens=1)", "tm()"),
-    ("weights.from_timm(model)", "model", "tm(init_values=1.0)", "tm()"),
-    ("weights.from_timm(model)", "model", "tm(no_embed_class=True)", "tm()"),
+    ("weights.from_timm(model)", "model", "tm(pre_norm=True)", "tm()"),
+    ("weights.from_huggingface(model)", "model", "nn.Linear(2, 2)", "hf('Dinov2Model')"),
+    ("weights.from_huggingface(model)", "model", "hf('Dinov2ForImageClassification')", "model.dinov2"),
     ("weights.from_timm(model)", "model", "tm(act_layer=nn.ReLU)", "tm()"),
     ("weights.from_timm(model)", "model", "tm(mlp_layer=timm.layers.SwiGLU)", "tm()"),
     ("weights.to_timm(model)", "model", "nn.Linear(2, 2)"),
@@ -230,6 +250,17 @@ ROWS = [
     ("weights.load(path)", "path", "foreign()", "file()"),
     ("weights.load(path)", "path", "file(config='{')", "file()"),
     ("weights.load(path)", "path", "file(depth=3)", "file()"),
+    ("weights.load(path)", "path", "file(rope=3)", "file()"),
+    ("ViTConfig(no_embed_class=flag)", "flag", "'yes'"),
+    ("small().load_state_dict(state)", "state", "small()", "state.state_dict()"),
+    ("small().load_state_dict(state)", "state", "tm().state_dict()", "weights.from_timm(like_small()).state_dict()"),
+    ("Recipe(lr_by_part={'head': 1e-3}, optimizer=o)", "o", "'muon'"),
+    ("fit(small(num_classes=2), D, Recipe(1, 2, lr_by_part={part: 1e-3}))", "part", "'tail'", "'head'"),
+    ("data.folder(path, 8)", "path", "3", "photos('a', 'b')"),
+    ("data.folder(photos('a', 'b'), 8, in_chans)", "in_chans", "4"),
+    ("data.folder(path, 8)", "path", "photos('a', 'b') / 'a'", "path.parent"),
+    ("data.folder(path, 8)", "path", "photos('train/a', 'train/b', 'val/a')", "path / 'train'"),
+    ("data.folder(path, 8)", "path", "photos('a', 'b', 'empty')", "photos('a', 'b')"),
     ("weights.load(path)", "path", "file(small().state_dict() | {'head.bias': torch.zeros(10).int()})", "file()"),
     ("quizzes.read(path)", "path", "quiz('Why?')", "quiz('## Why?' + ANSWERS)"),
     ("quizzes.read(path)", "path", "quiz('## Why\\nnot?' + ANSWERS)", "quiz('## Why not?' + ANSWERS)"),
