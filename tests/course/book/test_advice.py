@@ -236,6 +236,7 @@ ROWS = [
     ("weights.from_timm(model)", "model", "nn.Linear(2, 2)", "tm()"),
     ("weights.from_timm(model)", "model", "tm(global_pool='map')", "tm()"),
     ("weights.from_timm(model)", "model", "tm(pre_norm=True)", "tm()"),
+    ("weights.from_timm(model)", "model", "tm(qk_norm=True)", "tm()"),
     ("weights.from_huggingface(model)", "model", "nn.Linear(2, 2)", "hf('Dinov2Model')"),
     ("weights.from_huggingface(model)", "model", "hf('Dinov2ForImageClassification')", "model.dinov2"),
     ("weights.from_timm(model)", "model", "tm(act_layer=nn.ReLU)", "tm()"),
