@@ -266,7 +266,6 @@ weights(
     "Equal scores give equal weights, so the patches' scores may all be 0. The score of the cls token with itself "
     "must be far below: let q and k both be made of feature 0 alone, with opposite signs.",
     kind=MultiHeadAttention,
-    wanted="a vitnb.MultiHeadAttention",
     cases=lambda: (((D,), (_flagged(N, D),)) for N, D in ((7, 6), (16, 12), (3, 10))),
     make=lambda own, D: _RowZero(D, own.num_heads, qkv_bias=own.qkv.bias is not None),
     reference=lambda D: lambda x: x[:, 1:].mean(1),

@@ -239,7 +239,7 @@ def _my_vit(model: Any, config: ViTConfig, images: Tensor) -> Judgement:
     if isinstance(result, Tensor) and result.shape == (len(images), 1 + config.num_patches, config.num_classes):
         return f"Your logits have shape {tuple(result.shape)}, one row a token: read token 0 alone."
     if close(logits := tensor_like(result, right), right, 1e-4):
-        return unreached(result, {part: getattr(model, part) for part in PARTS})
+        return unreached(result, model, PARTS)
     for message, join in ASSEMBLED.items():
         if close(logits, join(model, images), 1e-4):
             return message
@@ -449,7 +449,7 @@ hunt(
     # at the logits is a right test, too.
     wrong={symptom: kind for symptom, kind in faults.of(ViT).items() if kind not in (FrozenEmbedding, SoftmaxInside)},
     nouns=("right models", "wrong ones"),
-    given=lambda kind: (_builder(kind),),
+    handed=lambda kind: (_builder(kind),),
     more=_too_strict,
     accepted="it accepts {right} right models and sees through {wrong} wrong ones.",
 )

@@ -213,7 +213,7 @@ predict(
     truth=lambda: CHANGES,
     read=lambda value: tuple(map(yes_or_no, parts(value, 2, "a pair (map, output) of True or False"))),
     advice=_what_moves,
-    agree="predictions agree with the layer",
+    right="predictions agree with the layer",
 )
 
 

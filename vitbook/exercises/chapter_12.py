@@ -347,7 +347,7 @@ hunt(
     wrong=WRONG_STEPS,
     nouns=("right steps", "wrong ones"),
     one="a step that",
-    given=lambda function: (_quietly(function),),
+    handed=lambda function: (_quietly(function),),
     more=_missed_steps,
     accepted="it accepts {right} right steps and sees through {wrong} wrong ones.",
 )
@@ -436,7 +436,7 @@ def _fixed(block: Any, D: int, h: int, x: Tensor) -> Judgement:
     with torch.no_grad():
         if not close(result, right := reference(x), 1e-4):
             return _what_is_left(block, x, result, right)
-    return unreached(result, {name: getattr(block, name) for name in LAYERS})
+    return unreached(result, block, LAYERS)
 
 
 Exercise(
