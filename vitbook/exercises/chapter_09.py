@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from vitbook.exercises.declaration import Exercise, NotDone, Wrong
 from vitbook.exercises.forms import compute, letters
-from vitbook.exercises.values import close, expected, fresh, number, perturbed
+from vitbook.exercises.values import close, expected, first_that, fresh, number, parts, perturbed
 from vitbook.faults import train
 from vitnb.vit import ViT, ViTConfig
 
@@ -174,10 +174,7 @@ def _epoch(losses: Any, trained: nn.Linear, *case: Any) -> str | None:
                 raise NotDone
             left, fixed = next(m for m, fault in zip(FAULTS, kept, strict=True) if fault), 3 - sum(kept)
             return f"{fixed} of 3 faults {'is' if fixed == 1 else 'are'} fixed. {left}"
-    for message, mistake in EPOCHS.items():
-        if _alike(said, _trained(mistake, *case)):
-            return message
-    return (
+    return first_that(lambda mistake: _alike(said, _trained(mistake, *case)), EPOCHS) or (
         "The three faults as they were are gone, but the losses or the weights after an epoch are still not those of "
         "a right loop. Change as little as you can: batches of 8, in the given order, each used once."
     )
@@ -265,13 +262,11 @@ Exercise(
 
 
 def _names(result: Any) -> tuple[list[str], list[str]]:
-    what = "two lists of names, decayed and spared"
-    if not isinstance(result, (tuple, list)) or len(result) != 2:
-        raise Wrong(expected(what, result))
+    decayed, spared = parts(result, 2, what := "two lists of names, decayed and spared")
     try:
-        decayed, spared = map(list, result)
+        decayed, spared = list(decayed), list(spared)
     except TypeError:
-        raise Wrong(expected(what, result[0])) from None
+        raise Wrong(expected(what, decayed)) from None
     for name in [*decayed, *spared]:
         if not isinstance(name, str):
             raise Wrong(expected("names in your lists, as in named_parameters()", name))

@@ -42,8 +42,10 @@ from vitbook.exercises.values import (
     close,
     described,
     expected,
+    first_that,
     frozen,
     number,
+    other_shape,
     perturbed,
     raised_by,
     recognised,
@@ -83,6 +85,16 @@ class Forbidden(Calls):
         return None
 
 
+def read_by(read: Callable[[Any], Any]) -> Callable[..., Message]:
+    """A judge that refuses what cannot be read; what is wrong is said when all results are known."""
+
+    def judge(result: Any, *case: Any) -> Message:
+        read(result)
+        return None
+
+    return judge
+
+
 def forbidding(**names: str) -> Callable[..., Forbidden]:
     """The watch of an exercise whose text forbids functions."""
     return lambda *case: Forbidden(names)
@@ -92,11 +104,10 @@ def forbidding(**names: str) -> Callable[..., Forbidden]:
 class compute(Declaration):
     """An exercise whose answer computes a tensor or a number, compared with a reference on fresh cases.
 
-    before(result, right, *case) says what has a message of its own, a telling
-    shape for example. otherwise is said of an error that is no known mistake:
-    words, or a function of (result, right, *case). where opens every message;
-    words(*case) fills the names in it and in the messages, and {said} is the
-    result.
+    before(result, right, *case) says what has a message of its own. otherwise is
+    said of an error that is no known mistake: words, or a function of (result,
+    right, *case). where opens every message; words(*case) fills the names in it
+    and in the messages, and {said} is the result.
     """
 
     cases: Callable[[], Iterable[Case]]
@@ -113,12 +124,18 @@ class compute(Declaration):
         right = self.reference(*case)
         if message := self.before(result, right, *case):
             return message
+        if isinstance(right, Tensor) and other_shape(result, right) and (message := self._known(result, right, case)):
+            return self._opened(message, result, case)
         result = tensor_like(result, right) if isinstance(right, Tensor) else number(result)
         if agree(result, right, self.tolerance):
             return None
-        message = recognised(result, right, case, self.mistakes, self.tolerance)
-        if message is None:
-            message = _in_words(self.otherwise, result, right, *case)
+        message = self._known(result, right, case) or _in_words(self.otherwise, result, right, *case)
+        return self._opened(message, result, case)
+
+    def _known(self, result: Any, right: Any, case: Case) -> Message:
+        return recognised(result, right, case, self.mistakes, self.tolerance)
+
+    def _opened(self, message: str, result: Any, case: Case) -> str:
         names = self.words(*case)
         return (self.where + message).format_map(names | {"said": result}) if names else self.where + message
 
@@ -340,10 +357,10 @@ class blank_class(_MakesAModule):
         right = with_parts(self.kind, module, args, self.parts)(*inputs)
         if close(result := tensor_like(result, right), right, 1e-4):
             return None
-        for message, wrong in self.mistakes.items():
-            if close(result, with_parts(wrong, module, args, self.parts)(*inputs), 1e-4):
-                return message
-        return f"Your result is {apart(result, right)}, and by no mistake that I know. {self.otherwise}"
+        message = first_that(
+            lambda wrong: close(result, with_parts(wrong, module, args, self.parts)(*inputs), 1e-4), self.mistakes
+        )
+        return message or f"Your result is {apart(result, right)}, and by no mistake that I know. {self.otherwise}"
 
 
 def with_parts(kind: Callable[..., nn.Module], module: nn.Module, args: tuple, parts: Iterable[str]) -> nn.Module:
@@ -367,9 +384,14 @@ def unreached(result: Tensor, module: nn.Module, parts: Iterable[str]) -> Messag
     return None
 
 
-def changed(kind: type[nn.Module], **methods: Callable) -> type[nn.Module]:
-    """A wrong version of a module: the same class with other methods."""
-    return type(kind.__name__, (kind,), methods)
+def changed(kind: type[nn.Module], **attributes: Any) -> type[nn.Module]:
+    """A version of a module with some attributes or methods of its own."""
+    return type(kind.__name__, (kind,), attributes)
+
+
+def found(part: Any) -> str:
+    """What a module has in the place of a part that is missing or of another kind."""
+    return "there is none" if part is None else f"yours is {described(part)}"
 
 
 def kinds(module: nn.Module, asked: dict[str, type]) -> Message:
@@ -377,8 +399,7 @@ def kinds(module: nn.Module, asked: dict[str, type]) -> Message:
     for name, kind in asked.items():
         part = getattr(module, name, None)
         if not isinstance(part, kind):
-            found = "there is none" if part is None else f"yours is {described(part)}"
-            return f"Expected a part named {name}, of the kind {kind.__name__}: {found}."
+            return f"Expected a part named {name}, of the kind {kind.__name__}: {found(part)}."
     return None
 
 
@@ -387,7 +408,7 @@ def linear(module: nn.Module, name: str, inputs: int, outputs: int) -> Message:
     part = getattr(module, name, None)
     what = f"Expected a linear layer named {name} from {inputs} to {outputs} features"
     if not isinstance(part, nn.Linear):
-        return f"{what}: {'there is none' if part is None else f'yours is {described(part)}'}."
+        return f"{what}: {found(part)}."
     if (part.in_features, part.out_features) != (inputs, outputs):
         return f"{what}: yours goes from {part.in_features} to {part.out_features}."
     return None
