@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from numbers import Integral
-from statistics import mean, stdev
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 from vitbook.exercises.declaration import Exercise, Results, Wrong
 from vitbook.exercises.forms import compute, letters, read_by
 from vitbook.exercises.values import counted, expected, first_that, number, parts
+from vitnb.evaluation import interval
 
 REASONS = {
     "A": "A: look for its interval in the plot of all changes. On which side of 0 does it lie?",
@@ -261,10 +261,9 @@ def _confirmed(result: Any) -> str | None:
 
 
 def _interval(leads: list[float]) -> tuple[str, float, float]:
-    n, lead = len(leads), mean(leads)
-    reach = _student(0.975)[n - 2] * stdev(leads) / n**0.5
+    lead, reach = (end.item() for end in interval(torch.tensor(leads).double()))
     low, high = lead - reach, lead + reach
-    return f"{lead:+.2f} points over {n} seeds, with a 95 % interval from {low:+.2f} to {high:+.2f}", low, high
+    return f"{lead:+.2f} points over {len(leads)} seeds, with a 95 % interval from {low:+.2f} to {high:+.2f}", low, high
 
 
 Exercise(

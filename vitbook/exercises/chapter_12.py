@@ -281,9 +281,17 @@ def _cleared_last(model: nn.Module, optimizer: Any, scheduler: Any, images: Tens
     return loss.detach()
 
 
+def _summed_loss(model: nn.Module, optimizer: Any, scheduler: Any, images: Tensor, labels: Tensor) -> Tensor:
+    return step(model, optimizer, scheduler, images, labels) * len(labels)
+
+
+def _no_loss(model: nn.Module, optimizer: Any, scheduler: Any, images: Tensor, labels: Tensor) -> Tensor:
+    return 0 * step(model, optimizer, scheduler, images, labels)
+
+
 WRONG_STEPS = faults.of(step) | {
-    "returns the sum of the losses, and steps by their mean": lambda *given: step(*given) * len(given[-1]),
-    "returns 0 for every loss": lambda *given: 0 * step(*given),
+    "returns the sum of the losses, and steps by their mean": _summed_loss,
+    "returns 0 for every loss": _no_loss,
 }
 CLEARED_LAST = "one that clears the gradients when it is done"
 

@@ -223,9 +223,6 @@ compute(
 )
 
 
-# 13.4 -----------------------------------------------------------------------------------------------------
-
-
 class Watched(TorchDispatchMode):
     """Notes whether PyTorch's own kernel is called, how large results are, and the longest sum of a product.
 

@@ -22,9 +22,6 @@ def _pairs(name: str) -> Callable[..., str]:
     return said
 
 
-# 14.1 -----------------------------------------------------------------------------------------------------
-
-
 def _owners(lengths: list[int], T: int) -> Tensor:
     """The number of each token's image; every token of padding has a number of its own."""
     used = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
@@ -64,8 +61,6 @@ compute(
     otherwise=_pairs("packing_mask"),
     right="3 sequences of up to three images, with padding and without.",
 )
-
-# 14.2 -----------------------------------------------------------------------------------------------------
 
 
 def _windows(x: Tensor, w: int) -> Tensor:
@@ -131,8 +126,6 @@ compute(
     otherwise=_pairs("shifted_mask"),
     right="4 grids, with windows of 3, 4, 5 and 7 tokens and shifts of 1, 2 and 3.",
 )
-
-# 14.3 -----------------------------------------------------------------------------------------------------
 
 
 def _rotate(x: Tensor, places: Tensor, base: float = 100.0) -> Tensor:

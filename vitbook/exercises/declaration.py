@@ -52,10 +52,6 @@ class Watch:
         return None
 
 
-def unwatched(*case: Any) -> Watch:
-    return Watch()
-
-
 @dataclass(frozen=True)
 class Declaration:
     """What all exercises declare; to make one is to register it.
@@ -75,7 +71,7 @@ class Declaration:
     _: KW_ONLY
     right: Any  # what was tried, said of a right answer: words, or a function of the results
     mistakes: Mistakes = field(default_factory=dict)
-    watch: Callable[..., Any] = unwatched  # case -> what has __enter__, __exit__ and breach, as Watch has
+    watch: Callable[..., Any] = lambda *case: Watch()  # what has __enter__, __exit__ and breach, as Watch has
     errors: bool = False
     changes: bool = False
     runs: str = "outside"

@@ -85,6 +85,11 @@ class Forbidden(Calls):
         return None
 
 
+def forbidding(**names: str) -> Callable[..., Forbidden]:
+    """The watch of an exercise whose text forbids functions."""
+    return lambda *case: Forbidden(names)
+
+
 def read_by(read: Callable[[Any], Any]) -> Callable[..., Message]:
     """A judge that refuses what cannot be read; what is wrong is said when all results are known."""
 
@@ -93,11 +98,6 @@ def read_by(read: Callable[[Any], Any]) -> Callable[..., Message]:
         return None
 
     return judge
-
-
-def forbidding(**names: str) -> Callable[..., Forbidden]:
-    """The watch of an exercise whose text forbids functions."""
-    return lambda *case: Forbidden(names)
 
 
 @dataclass(frozen=True, kw_only=True)
