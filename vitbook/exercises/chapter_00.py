@@ -224,7 +224,7 @@ hunt(
     | {PROBABILITIES: partial(_model, "softmax inside")},
     wrong={FAULTS[name].symptom: partial(_model, name, **changes) for name, changes in AMONG_OTHERS.items()},
     nouns=("right models", "wrong ones"),
-    handed=lambda make: (make(),),
+    handed=lambda make: make(),
     more=_advice,
     accepted="it accepts {right} right models and sees through {wrong} wrong ones, without any training.",
 )

@@ -276,7 +276,7 @@ hunt(
     "pre-norm, computed by yourself.",
     right={"the book's": PreNormBlock, "another order": _AddedLast, "a loop": _AsALoop},
     wrong=WRONG_WIRINGS,
-    handed=lambda kind: (wired(kind),),
+    handed=wired,
     one="a block that",
     more=_strict,
     accepted="it accepts {right} right wirings and sees through {wrong} wrong ones.",

@@ -447,7 +447,7 @@ hunt(
     # at the logits is a right test, too.
     wrong={symptom: kind for symptom, kind in faults.of(ViT).items() if kind not in (FrozenEmbedding, SoftmaxInside)},
     nouns=("right models", "wrong ones"),
-    handed=lambda kind: (_builder(kind),),
+    handed=_builder,
     more=_too_strict,
     accepted="it accepts {right} right models and sees through {wrong} wrong ones.",
 )

@@ -44,32 +44,29 @@ compute(
     where="For {n} seeds you say {said:.3f}. ",
     words=lambda a, b: {"n": len(a)},
     mistakes={
-        message: lambda a, b, mistake=mistake: float(mistake(a, b))
-        for message, mistake in {
-            "That is the error of unpaired runs: what a seed does to both models is still in it.": (
-                lambda a, b: ((a.var() + b.var()) / len(a)) ** 0.5
-            ),
-            "That is the standard deviation of one difference: the mean of several is known better.": (
-                lambda a, b: (a - b).std()
-            ),
-            "You divide by n, where a standard error has the square root of n.": lambda a, b: (a - b).std() / len(a),
-            "You have divided the sum of squares by n: a standard deviation from n runs divides by n - 1.": (
-                lambda a, b: (a - b).std(correction=0) / len(a) ** 0.5
-            ),
-            "That is the mean difference itself. How uncertain is it?": lambda a, b: (a - b).mean(),
-            "That is the error of the first model alone.": lambda a, b: a.std() / len(a) ** 0.5,
-            "That is 1.96 standard errors, half the length of an interval. One of them is asked for.": (
-                lambda a, b: 1.96 * (a - b).std() / len(a) ** 0.5
-            ),
-            "That is the square of the standard error: a root is missing.": lambda a, b: (a - b).var() / len(a),
-            "You divide by the square root of n - 1: the standard deviation has n - 1 in it, the mean has n.": (
-                lambda a, b: (a - b).std() / (len(a) - 1) ** 0.5
-            ),
-            "That is the standard error of the second model alone.": lambda a, b: b.std() / len(a) ** 0.5,
-            "You have lost the signs: seeds on which the second model is ahead count against the first.": (
-                lambda a, b: (a - b).abs().std() / len(a) ** 0.5
-            ),
-        }.items()
+        "That is the error of unpaired runs: what a seed does to both models is still in it.": (
+            lambda a, b: ((a.var() + b.var()) / len(a)) ** 0.5
+        ),
+        "That is the standard deviation of one difference: the mean of several is known better.": (
+            lambda a, b: (a - b).std()
+        ),
+        "You divide by n, where a standard error has the square root of n.": lambda a, b: (a - b).std() / len(a),
+        "You have divided the sum of squares by n: a standard deviation from n runs divides by n - 1.": (
+            lambda a, b: (a - b).std(correction=0) / len(a) ** 0.5
+        ),
+        "That is the mean difference itself. How uncertain is it?": lambda a, b: (a - b).mean(),
+        "That is the error of the first model alone.": lambda a, b: a.std() / len(a) ** 0.5,
+        "That is 1.96 standard errors, half the length of an interval. One of them is asked for.": (
+            lambda a, b: 1.96 * (a - b).std() / len(a) ** 0.5
+        ),
+        "That is the square of the standard error: a root is missing.": lambda a, b: (a - b).var() / len(a),
+        "You divide by the square root of n - 1: the standard deviation has n - 1 in it, the mean has n.": (
+            lambda a, b: (a - b).std() / (len(a) - 1) ** 0.5
+        ),
+        "That is the standard error of the second model alone.": lambda a, b: b.std() / len(a) ** 0.5,
+        "You have lost the signs: seeds on which the second model is ahead count against the first.": (
+            lambda a, b: (a - b).abs().std() / len(a) ** 0.5
+        ),
     },
     otherwise=lambda result, right, a, b: (
         "You are near: do not round."

@@ -149,62 +149,70 @@ class Trial:
     def always(self) -> bool:
         return len(self.missed) == len(self.of("wrong")) and not self.refused
 
-    def reason(self, silent: bool) -> str:
-        """What is wrong with the test, or nothing; silent is a fault that no name, shape or count shows.
+    def ran(self) -> bool:
+        """Whether it calls some part of a model."""
+        return any(one.calls for one in self.asked)
 
-        Raises: Wrong for an error of the test, or what is neither True nor False.
-        """
-        for one in self.asked:
-            if one.group != "other" and isinstance(one.said, Wrong):
-                raise one.said
-        if silent and not any(one.calls for one in self.asked):
-            return self._by_its_look()
-        return self._on_the_whole(silent) or self._in_some_configs()
+    def trained(self) -> bool:
+        return max(sum(one.calls) for one in self.asked) > 8
 
-    def _by_its_look(self) -> str:
-        said = f"says {self.always} for every model" if self.never or self.always else "tells models by their look"
+
+def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
+    """What is wrong with a test, or nothing; silent is a fault that no name, shape or count shows.
+
+    Raises: Wrong for an error of the test, or what is neither True nor False.
+    """
+    for one in trial.asked:
+        if one.group != "other" and isinstance(one.said, Wrong):
+            raise one.said
+    if silent and not trial.ran():
+        said = f"says {trial.always} for every model" if trial.never or trial.always else "tells models by their look"
         return (
             f"It {said}, and never runs one, nor any part of it. Names, shapes and counts of the faulty model are "
             "those of a right one: let it compute something."
         )
+    return _on_the_whole(trial, silent) or _in_some_configs(trial)
 
-    def _on_the_whole(self, silent: bool) -> str:
-        wrong = len(self.of("wrong"))
-        if self.never:
-            return (
-                "It says False for every right model as well: too strong. Try it on a ViT of the package first. Does "
-                f"it have {WRITTEN_IN} Does it leave room for rounding?"
-            )
-        if len(self.refused) == len(self.of("right")) and len(self.missed) == wrong:
-            return "It says False for right models and True for the faulty one: the wrong way round. True means right."
-        if self.missed and max(sum(one.calls) for one in self.asked) > 8:
-            return (
-                f"It trains the models, and then lets the faulty one through in {len(self.missed)} of {wrong} configs: "
-                "too weak. A short training tells little: a faulty model may learn like a right one, and a right one "
-                "may still be where guessing would be. Look for a property that holds before the first step."
-            )
-        if self.always:
-            return (
-                f"It says True for all {len(self.of('right')) + wrong} models, the faulty ones too: too weak. The "
-                "shape of their logits is right. Which numbers must come out, or stay as they are, when you change "
-                f"what goes in?{'' if silent else ' And what must a model consist of?'}"
-            )
-        return ""
 
-    def _in_some_configs(self) -> str:
-        right, wrong = len(self.of("right")), len(self.of("wrong"))
-        if self.refused:
-            also = " And in some configs it lets the faulty one through." if self.missed else ""
-            return (
-                f"It refuses {len(self.refused)} of {right} right models, for example one with {self.refused[0]}: too "
-                f"strong. {STRICT[self.refused[0]]}{also}"
-            )
-        if self.missed:
-            return (
-                f"It accepts all right models, and lets the faulty one through in {len(self.missed)} of {wrong} "
-                f"configs, for example with {self.missed[0]}: too weak. Is it luck, or does the size hide something?"
-            )
-        return ""
+def _on_the_whole(trial: Trial, silent: bool) -> str:
+    right, wrong = len(trial.of("right")), len(trial.of("wrong"))
+    if trial.never:
+        return (
+            "It says False for every right model as well: too strong. Try it on a ViT of the package first. Does it "
+            f"have {WRITTEN_IN} Does it leave room for rounding?"
+        )
+    if len(trial.refused) == right and len(trial.missed) == wrong:
+        return "It says False for right models and True for the faulty one: the wrong way round. True means right."
+    if trial.missed and trial.trained():
+        return (
+            f"It trains the models, and then lets the faulty one through in {len(trial.missed)} of {wrong} configs: "
+            "too weak. A short training tells little: a faulty model may learn like a right one, and a right one may "
+            "still be where guessing would be. Look for a property that holds before the first step."
+        )
+    if trial.always:
+        return (
+            f"It says True for all {right + wrong} models, the faulty ones too: too weak. The shape of their logits "
+            "is right. Which numbers must come out, or stay as they are, when you change what goes in?"
+            + ("" if silent else " And what must a model consist of?")
+        )
+    return ""
+
+
+def _in_some_configs(trial: Trial) -> str:
+    right, wrong = len(trial.of("right")), len(trial.of("wrong"))
+    if trial.refused:
+        which = trial.refused[0]
+        also = " And in some configs it lets the faulty one through." if trial.missed else ""
+        return (
+            f"It refuses {len(trial.refused)} of {right} right models, for example one with {which}: too strong. "
+            f"{STRICT[which]}{also}"
+        )
+    if trial.missed:
+        return (
+            f"It accepts all right models, and lets the faulty one through in {len(trial.missed)} of {wrong} configs, "
+            f"for example with {trial.missed[0]}: too weak. Is it luck, or does the size hide something?"
+        )
+    return ""
 
 
 def _raised_inside(model: nn.Module, error: BaseException) -> bool:
@@ -222,9 +230,9 @@ def _shown() -> list[tuple[Asked, Trial]]:
     return [(one, trial) for one in trial.in_any_order()]
 
 
-def _too_weak_or_strong(results: Results) -> str | None:
+def _not_there_yet(results: Results) -> str | None:
     ((_, trial), _), *_ = results
-    reason = trial.reason(silent=True)
+    reason = _too_weak_or_strong(trial, silent=True)
     return f"Your test is not there yet. {reason}" if reason else None
 
 
@@ -237,7 +245,7 @@ Exercise(
     "torch that has the same weights. Work on a copy of the model, and leave room for rounding.",
     cases=_shown,
     judge=lambda result, one, trial: one.hear(result),
-    overall=_too_weak_or_strong,
+    overall=_not_there_yet,
     given=lambda one, trial: (one.model,),
     watch=lambda one, trial: one,
     errors=True,
@@ -351,7 +359,7 @@ hunt(
     wrong=WRONG_STEPS,
     nouns=("right steps", "wrong ones"),
     one="a step that",
-    handed=lambda function: (_quietly(function),),
+    handed=_quietly,
     more=_missed_steps,
     accepted="it accepts {right} right steps and sees through {wrong} wrong ones.",
 )
@@ -619,7 +627,7 @@ def _not_seen(fault: str, test: Callable) -> Generator[tuple, Any, str]:
                 one.hear((yield test, one.model))
         except Wrong as wrong:
             one.hear(wrong)
-    reason, others = trial.reason(_silent(fault)), trial.of("other")
+    reason, others = _too_weak_or_strong(trial, _silent(fault)), trial.of("other")
     if not reason and all(one.said is False for one in others):
         return (
             f"It tells the faulty model from right ones, and refuses {len(others)} of {len(others)} models with faults "

@@ -27,10 +27,11 @@ from vitbook.exercises.declaration import (
     Wrong,
 )
 from vitbook.exercises.limits import TimeUp, limited
-from vitbook.exercises.values import described, fresh, raised_by, unchanged, yes_or_no
+from vitbook.exercises.values import described, fresh, number, raised_by, tensor_like, unchanged, yes_or_no
 from vitnb._validate import choice
 
-__all__ = ["call", "check", "exercise", "fresh", "raised_by", "yes_or_no"]  # files of teachers have these from here
+# What files of teachers have from here.
+__all__ = ["call", "check", "exercise", "fresh", "number", "raised_by", "tensor_like", "yes_or_no"]
 
 
 def check(number: str, answer: Any = None, hint: int | None = None) -> bool:

@@ -148,10 +148,10 @@ def _in_words(otherwise: str | Callable[..., str], *case: Any) -> str:
 class hunt(Declaration):
     """An exercise whose answer is a test: it must accept every right thing and reject every wrong one.
 
-    right and wrong are {what a reader is told about it: the thing}; handed
-    makes the answer's arguments from a thing; more(rejected, missed) adds a
-    sentence. An error that comes from inside a wrong thing counts as seen.
-    They come in a random order, so that counting the calls tells nothing.
+    right and wrong are {what a reader is told about it: the thing}; handed makes
+    of a thing what the answer gets; more(rejected, missed) adds a sentence. An
+    error that comes from inside a wrong thing counts as seen. They come in a
+    random order, so that counting the calls tells nothing.
     """
 
     right: dict[str, Any]
@@ -159,7 +159,7 @@ class hunt(Declaration):
     accepted: str
     nouns: tuple[str, str] = ("right ones", "wrong ones")
     one: str = "one that"
-    handed: Callable[[Any], tuple] = lambda thing: (thing,)
+    handed: Callable[[Any], Any] = lambda thing: thing
     more: Callable[[list[str], list[str]], str] = lambda rejected, missed: ""
     errors: bool = True
 
@@ -168,7 +168,7 @@ class hunt(Declaration):
         return random.Random().sample(known, len(known))
 
     def given(self, name: str, thing: Any, right: bool) -> tuple:
-        return self.handed(thing)
+        return (self.handed(thing),)
 
     def judge(self, result: Any, *case: Any) -> Message:
         if not isinstance(result, Raised):

@@ -188,7 +188,7 @@ def recognised(result: Any, right: Any, case: tuple, mistakes: dict[str, Callabl
     """The message of the first mistake that gives this result on this case, and not the right one."""
     for message, mistake in mistakes.items():
         try:
-            wrong = mistake(*case)
+            wrong = mistake(*case) if isinstance(right, Tensor) else number(mistake(*case))
             if agree(result, wrong, tolerance) and not agree(wrong, right, tolerance):
                 return message
         except Exception:  # a mistake may not work on every case, and a result may be odd
