@@ -1,7 +1,7 @@
 """Exercises of chapter 0: which test sees which bug, the fewest tests that see all, a first property test."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -84,13 +84,14 @@ def _why_not(bug: str, said: str) -> str:
 Caught = dict[str, set[str]]
 
 
-def _fewest(caught: Caught) -> set[str]:
-    bugs = set().union(*caught.values())
-    for size in range(len(caught) + 1):
-        for chosen in combinations(caught, size):
-            if set().union(*(caught[test] for test in chosen)) == bugs:
-                return set(chosen)
-    raise AssertionError("all tests together catch what each of them catches")
+def _seen(caught: Caught, tests: Iterable[str]) -> set[str]:
+    return set().union(*(caught[test] for test in tests))
+
+
+def _fewest(caught: Caught) -> int:
+    """How many tests are enough: all together catch what each of them catches."""
+    choices = (chosen for size in range(len(caught) + 1) for chosen in combinations(caught, size))
+    return next(len(chosen) for chosen in choices if _seen(caught, chosen) == _seen(caught, caught))
 
 
 # Fixed, so that no verdict is luck: every short cut that people take needs a test too many in one of them, whatever
@@ -122,20 +123,20 @@ def _not_fewest(chosen: Any, caught: Caught) -> str | None:
             return f"Expected a set of names of tests, got {described(chosen)} with {described(name)} in it."
         if name not in caught:
             return f"Your function returns {described(chosen)}, and this table has no test called {name!r}."
-    chosen, best, bugs = set(chosen), _fewest(caught), set().union(*caught.values())
-    if missed := bugs.difference(*(caught[test] for test in chosen)):
+    chosen, best, bugs = set(chosen), _fewest(caught), _seen(caught, caught)
+    if missed := bugs - _seen(caught, chosen):
         tests = f"{len(chosen)} of {counted(len(caught), 'test')}"
         return f"Your {tests} miss {len(missed)} of {counted(len(bugs), 'bug')}, for example {min(missed)!r}."
-    if len(chosen) == len(best):
+    if len(chosen) == best:
         return None
-    useless = [test for test in chosen if bugs == set().union(*(caught[other] for other in chosen - {test}))]
+    useless = [test for test in chosen if bugs == _seen(caught, chosen - {test})]
     reason = (
         "One of yours could go, because the others see all that it sees."
         if useless
         else "Each of yours sees something that no other one of them sees, and still there is a smaller choice: to "
         "take one good test after the other is not always the shortest way."
     )
-    number = "1 is" if len(best) == 1 else f"{len(best)} are"
+    number = "1 is" if best == 1 else f"{best} are"
     return f"Your {counted(len(chosen), 'test')} catch every bug, but {number} enough. {reason}"
 
 
@@ -223,7 +224,7 @@ hunt(
     | {PROBABILITIES: partial(_model, "softmax inside")},
     wrong={FAULTS[name].symptom: partial(_model, name, **changes) for name, changes in AMONG_OTHERS.items()},
     nouns=("right models", "wrong ones"),
-    given=lambda make: (make(),),
+    handed=lambda make: make(),
     more=_advice,
     accepted="it accepts {right} right models and sees through {wrong} wrong ones, without any training.",
 )

@@ -1,6 +1,7 @@
 """Exercises of chapter 1: counting and undoing patches, images of any size, and an experiment with the patch side."""
 
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from statistics import mean, stdev
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from vitbook.exercises.declaration import Exercise, NotDone, Raised, Results, Wrong
 from vitbook.exercises.forms import Calls, compute
-from vitbook.exercises.values import apart, close, counted, described, expected, fresh, number
+from vitbook.exercises.values import apart, counted, described, expected, first_that, fresh, is_whole, number
 from vitbook.faults import cut
 from vitnb.evaluation import interval
 from vitnb.patches import patchify, unpatchify
@@ -40,12 +41,10 @@ def _count(result: Any, height: int, width: int, p: int) -> str | None:
     if isinstance(result, Raised):
         return str(result)
     if (count := number(result)) != (height // p) * (width // p):
-        known = [message for message, rule in COUNTS.items() if count == rule(height, width, p)]
+        known = first_that(lambda rule: count == rule(height, width, p), COUNTS)
         case = f"An image of {height} x {width} pixels and patches of {p} x {p}: you count {count:g}."
-        return f"{case} {(known or ['Draw the grid for a smaller image and count.'])[0]}"
-    if not isinstance(result, Integral) and not (isinstance(result, Tensor) and not result.is_floating_point()):
-        return f"{expected('a whole number', result)} / gives a float, // does not."
-    return None
+        return f"{case} {known or 'Draw the grid for a smaller image and count.'}"
+    return None if is_whole(result) else f"{expected('a whole number', result)} / gives a float, // does not."
 
 
 def _not_refused(result: Any, height: int, width: int, p: int) -> str | None:
@@ -54,8 +53,8 @@ def _not_refused(result: Any, height: int, width: int, p: int) -> str | None:
         kind = type(result.error).__name__
         return None if isinstance(result.error, ValueError) else f"{case}: expected a ValueError, got {kind}."
     count = number(result)
-    reasons = [message for message, rule in ROUNDED.items() if count == rule(height, width, p)]
-    return f"{case}, yet you count {count:g} and raise no ValueError: {(reasons or [LOST])[0]}."
+    reason = first_that(lambda rule: count == rule(height, width, p), ROUNDED) or LOST
+    return f"{case}, yet you count {count:g} and raise no ValueError: {reason}."
 
 
 Exercise(
@@ -158,38 +157,6 @@ def _after(side: int, p: int, axis: int) -> tuple[int, int]:
     return 0, -side % p
 
 
-NUMBER_OF_TOKENS: dict[str, Callable] = {  # they have another shape in one case at least
-    "You add as many pixels as are left over. How many are missing to the next multiple of p?": (
-        _padded(lambda side, p, axis: (0, side % p))
-    ),
-    "The pixels at the right and at the lower edge are lost: a convolution drops what fills no whole window, without "
-    "a word.": _padded(lambda side, p, axis: (0, 0)),
-    # So it also is where the two sides are exchanged.
-    "The pixels at the lower edge are lost: the height is not padded enough. torch.nn.functional.pad takes the last "
-    "axis first, so (left, right, top, bottom).": _padded(lambda side, p, axis: (0, axis * (-side % p))),
-    "The pixels at the right edge are lost: the width is not padded enough. torch.nn.functional.pad takes the last "
-    "axis first, so (left, right, top, bottom).": _padded(lambda side, p, axis: (0, (1 - axis) * (-side % p))),
-    "A side that divides already needs no padding: you add a whole row or column of patches that hold nothing.": (
-        _padded(lambda side, p, axis: (0, p - side % p))
-    ),
-    "The tokens are right and their axes are not: (B, D, N) in place of (B, N, D).": (
-        lambda images, conv: _padded(_after)(images, conv).mT
-    ),
-}
-
-
-def _known_by_its_shape(result: Any, right: Tensor, images: Tensor, conv: nn.Conv2d) -> str | None:
-    if not isinstance(result, Tensor) or result.shape == right.shape:
-        return None
-    known = (message for message, mistake in NUMBER_OF_TOKENS.items() if close(result, mistake(images, conv)))
-    return f"{_case(images, conv)}{message}" if (message := next(known, "")) else None
-
-
-def _case(images: Tensor, conv: nn.Conv2d) -> str:
-    H, W = images.shape[2:]
-    return f"Images of {H} x {W} pixels, patches of side {conv.kernel_size[0]}. "
-
-
 def _merged_wrongly(images: Tensor, conv: nn.Conv2d) -> Tensor:
     return (x := _padded(_after)(images, conv)).mT.reshape(x.shape)  # (B, N, D)
 
@@ -203,42 +170,68 @@ compute(
     "columns): flatten the grid, then bring the tokens to the front, as PatchEmbedding does.",
     cases=_images_of_any_size,
     reference=_padded(_after),
-    before=_known_by_its_shape,
-    mistakes=NUMBER_OF_TOKENS
-    | {
+    mistakes={
+        "You add as many pixels as are left over. How many are missing to the next multiple of p?": (
+            _padded(lambda side, p, axis: (0, side % p))
+        ),
+        "The pixels at the right and at the lower edge are lost: a convolution drops what fills no whole window, "
+        "without a word.": _padded(lambda side, p, axis: (0, 0)),
+        # This also comes out where the two sides are exchanged.
+        "The pixels at the lower edge are lost: the height is not padded enough. torch.nn.functional.pad takes the "
+        "last axis first, so (left, right, top, bottom).": _padded(lambda side, p, axis: (0, axis * (-side % p))),
+        "The pixels at the right edge are lost: the width is not padded enough. torch.nn.functional.pad takes the "
+        "last axis first, so (left, right, top, bottom).": _padded(lambda side, p, axis: (0, (1 - axis) * (-side % p))),
+        "A side that divides already needs no padding: you add a whole row or column of patches that hold nothing.": (
+            _padded(lambda side, p, axis: (0, p - side % p))
+        ),
+        "The tokens are right and their axes are not: (B, D, N) in place of (B, N, D).": (
+            lambda images, conv: _padded(_after)(images, conv).mT
+        ),
         "You pad on the left or at the top: patch 0 has to start in the corner of the image, and the zeros come after "
         "the last pixels.": _padded(lambda side, p, axis: (-side % p, 0)),
         "You pad on both sides: patch 0 has to start in the corner of the image, and the zeros come after the last "
-        "pixels.": (_padded(lambda side, p, axis: (-side % p // 2, -side % p - -side % p // 2))),
+        "pixels.": _padded(lambda side, p, axis: (-side % p // 2, -side % p - -side % p // 2)),
         "The numbers are right and in the wrong tokens: reshape alone cannot turn (B, D, rows, columns) into (B, N, D)."
         "": _merged_wrongly,
     },
     otherwise=lambda result, right, *case: (
         f"Your tokens are {apart(result, right)}: pad with zeros, and change neither the pixels nor the weights."
     ),
-    words=lambda images, conv: {"case": _case(images, conv)},
-    where="{case}",
+    where="Images of {H} x {W} pixels, patches of side {p}. ",
+    words=lambda images, conv: {"H": images.shape[2], "W": images.shape[3], "p": conv.kernel_size[0]},
     right="every pixel gets into a token, in 5 sizes of images, one of which needs no padding.",
 )
 
 
-def paired(runs: dict[int, list[float]]) -> tuple[int, float, float]:
+Runs = dict[int, list[float]]  # {patch side: accuracies, one a seed}
+
+
+def _two_best(runs: Runs) -> tuple[int, int]:
+    best, second, *_ = sorted(runs, key=lambda side: -mean(runs[side]))
+    return best, second
+
+
+def paired(runs: Runs) -> tuple[int, float, float]:
     """The patch side with the best mean, how far it is ahead of the second, and the standard error of that.
 
     Runs are paired: those of one seed share their images and their order.
     """
-    best, second = sorted(runs, key=lambda side: -mean(runs[side]))[:2]
-    differences = [a - b for a, b in zip(runs[best], runs[second], strict=True)]
-    return best, mean(differences), stdev(differences) / len(differences) ** 0.5
+    differences = _differences(runs)
+    return _two_best(runs)[0], mean(differences), stdev(differences) / len(differences) ** 0.5
 
 
-def _reach(runs: dict[int, list[float]], best: int) -> float:
-    """Half the width of the 95 % interval of the lead of the best side over the second."""
-    second = sorted(runs, key=lambda side: -mean(runs[side]))[1]
-    return interval(torch.tensor(runs[best]).double() - torch.tensor(runs[second]).double())[1].item()
+def _differences(runs: Runs) -> list[float]:
+    best, second = _two_best(runs)
+    return [a - b for a, b in zip(runs[best], runs[second], strict=True)]
 
 
-def _runs(value: Any) -> dict[int, list[float]]:
+def _interval(runs: Runs) -> tuple[float, float]:
+    """The 95 % interval of the lead of the best side over the second."""
+    lead, reach = interval(torch.tensor(_differences(runs)).double())
+    return (lead - reach).item(), (lead + reach).item()
+
+
+def _runs(value: Any) -> Runs:
     """The runs of a report.
 
     Raises: Wrong for what no experiment of this kind gives; NotDone if a part is `...`.
@@ -262,7 +255,7 @@ def _runs(value: Any) -> dict[int, list[float]]:
     return runs
 
 
-def _no_experiment(runs: dict[int, list[float]]) -> str | None:
+def _no_experiment(runs: Runs) -> str | None:
     counts = sorted({len(accuracies) for accuracies in runs.values()})
     if len(runs) < 3 or len(counts) > 1 or counts[0] < 3:
         seeds = f"{' or '.join(map(str, counts[:-1]))} or {counted(counts[-1], 'seed')}" if counts[1:] else ""
@@ -304,18 +297,17 @@ def _report(result: Any) -> str | None:
     return None
 
 
-def _decided(runs: dict[int, list[float]]) -> bool:
-    best, ahead, _ = paired(runs)
-    return ahead > _reach(runs, best)
+def _decided(runs: Runs) -> bool:
+    return _interval(runs)[0] > 0
 
 
-def _lead(runs: dict[int, list[float]]) -> str:
+def _lead(runs: Runs) -> str:
     best, ahead, _ = paired(runs)
-    low, high = (100 * (ahead + sign * _reach(runs, best)) for sign in (-1, 1))
+    low, high = (100 * end for end in _interval(runs))
     return f"{100 * ahead:.1f} points ahead, 95 % interval [{low:.1f}, {high:.1f}] over {len(runs[best])} seeds"
 
 
-def _ahead(said: float, runs: dict[int, list[float]], ahead: float) -> str | None:
+def _ahead(said: float, runs: Runs, ahead: float) -> str | None:
     if _like(said, ahead):
         return None
     means = sorted((mean(accuracies) for accuracies in runs.values()), reverse=True)
@@ -325,14 +317,14 @@ def _ahead(said: float, runs: dict[int, list[float]], ahead: float) -> str | Non
         "You compare the best side with the worst: whether it wins depends on the second best.": means[0] - means[-1],
     }
     other = f"You say that the best side is ahead by {said:.4g}: the mean difference to the second best is another."
-    return next((message for message, value in known.items() if _like(said, value)), other)
+    return first_that(partial(_like, said), known) or other
 
 
-def _error(said: float, runs: dict[int, list[float]], error: float) -> str | None:
+def _error(said: float, runs: Runs, error: float) -> str | None:
     if _like(said, error):
         return None
-    n = len(next(iter(runs.values())))
-    best, second = sorted(runs, key=lambda side: -mean(runs[side]))[:2]
+    best, second = _two_best(runs)
+    n = len(runs[best])
     known = {
         "That is the standard deviation of the differences: the error of their mean is smaller, by the square root of "
         "their number.": error * n**0.5,
@@ -347,7 +339,7 @@ def _error(said: float, runs: dict[int, list[float]], error: float) -> str | Non
         ),
     }
     other = f"You give a standard error of {said:.4g}: that of the differences, seed by seed, is another."
-    return next((message for message, value in known.items() if _like(said, value)), other)
+    return first_that(partial(_like, said), known) or other
 
 
 def _your_runs(results: Results) -> str:

@@ -45,7 +45,7 @@ predict(
     "comes twice?",
     truth=lambda: STAYS,
     advice=_what_stays,
-    agree="predictions agree with the model",
+    right="predictions agree with the model",
 )
 
 

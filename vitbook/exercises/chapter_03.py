@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitbook.exercises.declaration import Exercise, Results
-from vitbook.exercises.forms import blank_class, compute, forbidding, linear
+from vitbook.exercises.forms import blank_class, changed, compute, forbidding, linear
 from vitbook.exercises.values import apart, fresh, parts, tensor_like
 from vitbook.faults import attend
 
@@ -160,6 +160,10 @@ def _terms_mistake(sums: Tensor, same: float, different: float) -> str:
     )
 
 
+def _masked(scores: Tensor, valid: Tensor) -> Tensor:
+    return scores.masked_fill(~valid[:, None], -math.inf)
+
+
 class _Cross(nn.Module):
     """Cross-attention as it should be; its wrong versions change one step."""
 
@@ -173,7 +177,7 @@ class _Cross(nn.Module):
         return q.shape[-1] ** 0.5
 
     def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
-        return scores.masked_fill(~valid[:, None], -math.inf).softmax(-1)
+        return _masked(scores, valid).softmax(-1)
 
     def mixed(self, k: Tensor, v: Tensor) -> Tensor:
         return v
@@ -184,50 +188,12 @@ class _Cross(nn.Module):
         return weights @ self.mixed(k, v)  # (B, T, d)
 
 
-def _divided_by(divisor: Callable[[_Cross, Tensor, Tensor], float]) -> type[_Cross]:
-    return type("CrossAttention", (_Cross,), {"divisor": divisor})
+def _divided_by(divisor: Callable[[_Cross, Tensor, Tensor], float]) -> type[nn.Module]:
+    return changed(_Cross, divisor=divisor)
 
 
-class _Unmasked(_Cross):
-    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
-        return scores.softmax(-1)
-
-
-class _MaskTurnedRound(_Cross):
-    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
-        return super().weights(scores, ~valid)
-
-
-class _MaskedAfter(_Cross):
-    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
-        return scores.softmax(-1) * valid[:, None]
-
-
-class _MaskedByZero(_Cross):
-    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
-        return scores.masked_fill(~valid[:, None], 0).softmax(-1)
-
-
-class _OverQueries(_Cross):
-    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
-        return scores.softmax(1) * valid[:, None]
-
-
-class _OverImages(_Cross):
-    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
-        return scores.masked_fill(~valid[:, None], -math.inf).softmax(0).nan_to_num()
-
-
-class _PaddingMissing(_Cross):
-    """The mask of the first image for all."""
-
-    def weights(self, scores: Tensor, valid: Tensor) -> Tensor:
-        return super().weights(scores, valid[:1].expand_as(valid))
-
-
-class _KeysMixed(_Cross):
-    def mixed(self, k: Tensor, v: Tensor) -> Tensor:
-        return k
+def _weighed(weights: Callable[[_Cross, Tensor, Tensor], Tensor]) -> type[nn.Module]:
+    return changed(_Cross, weights=weights)
 
 
 CROSS_MISTAKES: dict[str, type[nn.Module]] = {
@@ -245,16 +211,26 @@ CROSS_MISTAKES: dict[str, type[nn.Module]] = {
     "The scores are multiplied by the root of head_dim, where they should be divided.": (
         _divided_by(lambda self, q, k: q.shape[-1] ** -0.5)
     ),
-    "The padding gets weight: valid changes nothing.": _Unmasked,
-    "The mask is turned round: only the padding gets weight.": _MaskTurnedRound,
-    "The mask comes after the softmax: what the padding would have got is lost, and rows sum to less than 1.": (
-        _MaskedAfter
+    "The padding gets weight: valid changes nothing.": _weighed(lambda self, scores, valid: scores.softmax(-1)),
+    "The mask is turned round: only the padding gets weight.": (
+        _weighed(lambda self, scores, valid: _Cross.weights(self, scores, ~valid))
     ),
-    "The padding has the score 0, and e to the power of 0 is 1: it still gets weight.": _MaskedByZero,
-    "The softmax runs over the queries: the rows do not sum to 1.": _OverQueries,
-    "The softmax runs over the images of the batch: the rows do not sum to 1.": _OverImages,
-    "Every image gets the padding of the first one: each has its own row of valid.": _PaddingMissing,
-    "You mix the keys, not the values.": _KeysMixed,
+    "The mask comes after the softmax: what the padding would have got is lost, and rows sum to less than 1.": (
+        _weighed(lambda self, scores, valid: scores.softmax(-1) * valid[:, None])
+    ),
+    "The padding has the score 0, and e to the power of 0 is 1: it still gets weight.": (
+        _weighed(lambda self, scores, valid: scores.masked_fill(~valid[:, None], 0).softmax(-1))
+    ),
+    "The softmax runs over the queries: the rows do not sum to 1.": (
+        _weighed(lambda self, scores, valid: scores.softmax(1) * valid[:, None])
+    ),
+    "The softmax runs over the images of the batch: the rows do not sum to 1.": (
+        _weighed(lambda self, scores, valid: _masked(scores, valid).softmax(0).nan_to_num())
+    ),
+    "Every image gets the padding of the first one: each has its own row of valid.": (
+        _weighed(lambda self, scores, valid: _Cross.weights(self, scores, valid[:1].expand_as(valid)))
+    ),
+    "You mix the keys, not the values.": changed(_Cross, mixed=lambda self, k, v: k),
 }
 PARTS = ("query", "key", "value")
 

@@ -15,6 +15,9 @@ from vitbook.faults import attend
 from vitnb.attention import MultiHeadAttention
 from vitnb.positions import sincos_table
 
+WRONG_MIXES = {symptom: attend.layer(mix) for symptom, mix in faults.of(attend.MIX).items()}
+WRONG_LAYERS = WRONG_MIXES | faults.of(MultiHeadAttention)
+
 
 def _matrices(layer: MultiHeadAttention) -> Tensor:
     """The rows of the output projection that meet each head, (h, d, D)."""
@@ -85,10 +88,7 @@ compute(
     }
     | {
         f"Your terms are those of a layer that {symptom}.": lambda layer, x, kind=kind: _terms(layer, x, kind)
-        for symptom, kind in (
-            *((symptom, attend.layer(mix)) for symptom, mix in faults.of(attend.MIX).items()),
-            *faults.of(MultiHeadAttention).items(),
-        )
+        for symptom, kind in WRONG_LAYERS.items()
     },
     otherwise=_no_terms,
     words=lambda layer, x: {"h": layer.num_heads},
@@ -206,13 +206,7 @@ MY_MISTAKES: dict[str, type[nn.Module]] = {
     "The output projection is missing: proj is not used.": _four(_Unprojected),
     "There is only one head: num_heads changes nothing.": _four(_OneHead),
     "A head gets every num_heads-th feature, in place of those that lie side by side.": _four(_EveryHth),
-} | {
-    f"Your layer {symptom}.": _four(kind)
-    for symptom, kind in (
-        *((symptom, attend.layer(mix)) for symptom, mix in faults.of(attend.MIX).items()),
-        *faults.of(MultiHeadAttention).items(),
-    )
-}
+} | {f"Your layer {symptom}.": _four(kind) for symptom, kind in WRONG_LAYERS.items()}
 
 
 def _layers(layer: nn.Module, dim: int, num_heads: int) -> str | None:

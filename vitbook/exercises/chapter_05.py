@@ -199,7 +199,6 @@ weights(
     "Give the first layer two units for each channel, one that sees it and one that sees its negative. The second "
     "layer takes their difference. And a new nn.Linear has random biases.",
     kind=MLP,
-    wanted="a vitnb.MLP",
     cases=lambda: (((D,), (fresh(3, 5, D), size)) for D in (7, 4, 12) for size in (1.0, 200.0)),
     before=_mlp_as_asked,
     make=lambda mlp, D: _Sized(D, 2 * D),
@@ -277,7 +276,7 @@ hunt(
     "pre-norm, computed by yourself.",
     right={"the book's": PreNormBlock, "another order": _AddedLast, "a loop": _AsALoop},
     wrong=WRONG_WIRINGS,
-    given=lambda kind: (wired(kind),),
+    handed=wired,
     one="a block that",
     more=_strict,
     accepted="it accepts {right} right wirings and sees through {wrong} wrong ones.",

@@ -1,11 +1,13 @@
 """Exercises of chapter 6: which deep stack trains, how large a push may be, a block with LayerScale."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from vitbook.exercises.chapter_05 import block_as_asked
-from vitbook.exercises.forms import blank_class, compute, letters
-from vitbook.exercises.values import described, fresh
+from vitbook.exercises.forms import blank_class, changed, compute, found, letters
+from vitbook.exercises.values import fresh
 from vitnb.attention import MultiHeadAttention
 from vitnb.blocks import MLP
 
@@ -71,7 +73,7 @@ compute(
 
 
 class _Scaled(nn.Module):
-    """A pre-norm block with LayerScale; the wrong ones below differ in their forward."""
+    """A pre-norm block with LayerScale; the wrong ones below differ in one half, or in both."""
 
     def __init__(self, dim: int, num_heads: int, gain: float):
         super().__init__()
@@ -79,103 +81,70 @@ class _Scaled(nn.Module):
         self.attention, self.mlp = MultiHeadAttention(dim, num_heads), MLP(dim, 4 * dim)
         self.gain1, self.gain2 = (nn.Parameter(torch.full((dim,), float(gain))) for _ in range(2))
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.gain1 * self.attention(self.norm1(x))
+    def first(self, x: Tensor) -> Tensor:
+        return x + self.gain1 * self.attention(self.norm1(x))
+
+    def second(self, x: Tensor) -> Tensor:
         return x + self.gain2 * self.mlp(self.norm2(x))
 
-
-class _Unused(_Scaled):
     def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        return self.second(self.first(x))
 
 
-class _FirstOnly(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.gain1 * self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
-
-
-class _SecondOnly(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(self.norm1(x))
-        return x + self.gain2 * self.mlp(self.norm2(x))
-
-
-class _OneGain(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.gain1 * self.attention(self.norm1(x))
-        return x + self.gain1 * self.mlp(self.norm2(x))
-
-
-class _Swapped(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.gain2 * self.attention(self.norm1(x))
-        return x + self.gain1 * self.mlp(self.norm2(x))
-
-
-class _OnTheSum(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.gain1 * (x + self.attention(self.norm1(x)))
-        return self.gain2 * (x + self.mlp(self.norm2(x)))
-
-
-class _OnTheStream(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.gain1 * x + self.attention(self.norm1(x))
-        return self.gain2 * x + self.mlp(self.norm2(x))
-
-
-class _BeforeTheNorm(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(self.norm1(self.gain1 * x))
-        return x + self.mlp(self.norm2(self.gain2 * x))
-
-
-class _AfterTheNorm(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(self.gain1 * self.norm1(x))
-        return x + self.mlp(self.gain2 * self.norm2(x))
-
-
-class _ScaledPostNorm(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.norm1(x + self.gain1 * self.attention(x))
-        return self.norm2(x + self.gain2 * self.mlp(x))
-
-
-class _NormaliseThenAdd(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.norm1(x)
-        x = x + self.gain1 * self.attention(x)
-        x = self.norm2(x)
-        return x + self.gain2 * self.mlp(x)
-
-
-class _NoPlus(_Scaled):
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.gain1 * self.attention(self.norm1(x))
-        return self.gain2 * self.mlp(self.norm2(x))
-
-
+UNSCALED: dict[str, Callable] = {
+    "first": lambda self, x: x + self.attention(self.norm1(x)),
+    "second": lambda self, x: x + self.mlp(self.norm2(x)),
+}
 SCALED_MISTAKES: dict[str, type[nn.Module]] = {
-    "Your gains are made and not used: the block computes what a plain pre-norm block computes.": _Unused,
-    "Only attention has a gain: the MLP's branch needs one as well.": _FirstOnly,
-    "Only the MLP has a gain: attention's branch needs one as well.": _SecondOnly,
-    "You use gain1 twice: the MLP has a gain of its own, gain2.": _OneGain,
-    "The two gains are swapped: gain1 belongs to attention, gain2 to the MLP.": _Swapped,
-    "Your gain multiplies the sum, so it shrinks the residual stream as well: it belongs to the branch alone.": (
-        _OnTheSum
+    "Your gains are made and not used: the block computes what a plain pre-norm block computes.": (
+        changed(_Scaled, **UNSCALED)
     ),
-    "Your gain multiplies the residual stream and not the branch: it is the other way round.": _OnTheStream,
+    "Only attention has a gain: the MLP's branch needs one as well.": changed(_Scaled, second=UNSCALED["second"]),
+    "Only the MLP has a gain: attention's branch needs one as well.": changed(_Scaled, first=UNSCALED["first"]),
+    "You use gain1 twice: the MLP has a gain of its own, gain2.": changed(
+        _Scaled, second=lambda self, x: x + self.gain1 * self.mlp(self.norm2(x))
+    ),
+    "The two gains are swapped: gain1 belongs to attention, gain2 to the MLP.": changed(
+        _Scaled,
+        first=lambda self, x: x + self.gain2 * self.attention(self.norm1(x)),
+        second=lambda self, x: x + self.gain1 * self.mlp(self.norm2(x)),
+    ),
+    "Your gain multiplies the sum, so it shrinks the residual stream as well: it belongs to the branch alone.": changed(
+        _Scaled,
+        first=lambda self, x: self.gain1 * (x + self.attention(self.norm1(x))),
+        second=lambda self, x: self.gain2 * (x + self.mlp(self.norm2(x))),
+    ),
+    "Your gain multiplies the residual stream and not the branch: it is the other way round.": changed(
+        _Scaled,
+        first=lambda self, x: self.gain1 * x + self.attention(self.norm1(x)),
+        second=lambda self, x: self.gain2 * x + self.mlp(self.norm2(x)),
+    ),
     "Your gain stands before the norm, which divides it out while all its numbers are equal: it belongs to the end of "
-    "the branch.": _BeforeTheNorm,
-    "Your gain stands between the norm and the layer: it belongs to the end of the branch.": _AfterTheNorm,
-    "That is a post-norm block with LayerScale: it adds, then normalises the residual stream.": _ScaledPostNorm,
-    "The normalised token takes the place of the residual stream: normalise, then add, is post-norm.": (
-        _NormaliseThenAdd
+    "the branch.": changed(
+        _Scaled,
+        first=lambda self, x: x + self.attention(self.norm1(self.gain1 * x)),
+        second=lambda self, x: x + self.mlp(self.norm2(self.gain2 * x)),
     ),
-    "There is no plus: each branch replaces the residual stream.": _NoPlus,
+    "Your gain stands between the norm and the layer: it belongs to the end of the branch.": changed(
+        _Scaled,
+        first=lambda self, x: x + self.attention(self.gain1 * self.norm1(x)),
+        second=lambda self, x: x + self.mlp(self.gain2 * self.norm2(x)),
+    ),
+    "That is a post-norm block with LayerScale: it adds, then normalises the residual stream.": changed(
+        _Scaled,
+        first=lambda self, x: self.norm1(x + self.gain1 * self.attention(x)),
+        second=lambda self, x: self.norm2(x + self.gain2 * self.mlp(x)),
+    ),
+    "The normalised token takes the place of the residual stream: normalise, then add, is post-norm.": changed(
+        _Scaled,
+        first=lambda self, x: (x := self.norm1(x)) + self.gain1 * self.attention(x),
+        second=lambda self, x: (x := self.norm2(x)) + self.gain2 * self.mlp(x),
+    ),
+    "There is no plus: each branch replaces the residual stream.": changed(
+        _Scaled,
+        first=lambda self, x: self.gain1 * self.attention(self.norm1(x)),
+        second=lambda self, x: self.gain2 * self.mlp(self.norm2(x)),
+    ),
 }
 
 
@@ -185,8 +154,8 @@ def _parts_as_asked(block: nn.Module, D: int, heads: int, gain: float) -> str | 
     for name in ("gain1", "gain2"):
         own = getattr(block, name, None)
         if not isinstance(own, nn.Parameter):
-            found = "there is none" if own is None else f"yours is {described(own)}, which no optimizer would train"
-            return f"Expected a parameter named {name}: {found}."
+            untrained = "" if own is None else ", which no optimizer would train"
+            return f"Expected a parameter named {name}: {found(own)}{untrained}."
         if own.shape != (D,):
             return f"Expected {name} of shape ({D},), one gain for each feature, got {tuple(own.shape)}."
         if wrong := [value for value in own.tolist() if abs(value - gain) > 1e-5 * gain]:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from vitbook import faults
 from vitbook.exercises.declaration import Exercise, Judgement
-from vitbook.exercises.forms import UNREACHED, hunt, weights
-from vitbook.exercises.values import apart, close, expected, fresh, perturbed, tensor_like, yes_or_no
+from vitbook.exercises.forms import UNREACHED, changed, hunt, weights
+from vitbook.exercises.values import apart, close, expected, first_that, fresh, perturbed, tensor_like, yes_or_no
 from vitbook.faults import attend, pool
 from vitnb.attention import MultiHeadAttention, record_attention
 from vitnb.pooling import ClsToken
@@ -75,9 +75,9 @@ def _reason(pool: str, token: int, place: str, attention: bool, said: bool) -> s
     return f"{case} The attention of the last block is still to come, and token 0 attends to every patch."
 
 
-def _reads(read: Callable[[Tensor], Tensor]) -> type[ClsToken]:
+def _reads(read: Callable[[Tensor], Tensor]) -> type[nn.Module]:
     """A cls token that reads something else from the tokens (B, 1 + N, D)."""
-    return type("PatchMean", (ClsToken,), {"forward": lambda self, x: read(x)})
+    return changed(ClsToken, forward=lambda self, x: read(x))
 
 
 READS = {
@@ -106,8 +106,8 @@ def _patch_mean(own: Any, D: int, x: Tensor, z: Tensor) -> Judgement:
         return message
     right = z[:, 1:].mean(1)
     if not close(mean := tensor_like(read, right), right):
-        known = (message for message, wrong in READS.items() if close(mean, wrong(D)(z)))
-        return next(known, f"Your vector is {apart(mean, right)} from the mean of the patches.")
+        known = first_that(lambda wrong: close(mean, wrong(D)(z)), READS)
+        return known or f"Your vector is {apart(mean, right)} from the mean of the patches."
     if not read.requires_grad:
         return UNREACHED.format("blocks through what is read")
     if getattr(own, "num_prefix_tokens", None) != 1:
@@ -195,7 +195,7 @@ def _started(kind: type[ClsToken]) -> type[ClsToken]:
         kind.__init__(self, embed_dim)
         perturbed(self, 1.0)
 
-    return type(kind.__name__, (kind,), {"__init__": start, "__module__": kind.__module__})
+    return changed(kind, __init__=start, __module__=kind.__module__)
 
 
 def _too_strict(rejected: list[str], missed: list[str]) -> str:
@@ -266,7 +266,6 @@ weights(
     "Equal scores give equal weights, so the patches' scores may all be 0. The score of the cls token with itself "
     "must be far below: let q and k both be made of feature 0 alone, with opposite signs.",
     kind=MultiHeadAttention,
-    wanted="a vitnb.MultiHeadAttention",
     cases=lambda: (((D,), (_flagged(N, D),)) for N, D in ((7, 6), (16, 12), (3, 10))),
     make=lambda own, D: _RowZero(D, own.num_heads, qkv_bias=own.qkv.bias is not None),
     reference=lambda D: lambda x: x[:, 1:].mean(1),

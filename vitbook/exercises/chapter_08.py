@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -20,8 +19,10 @@ from vitbook.exercises.values import (
     counted,
     described,
     expected,
+    first_that,
     fresh,
     frozen,
+    is_whole,
     number,
     perturbed,
     tensor_like,
@@ -67,16 +68,15 @@ MISCOUNTS: dict[str, Callable[[ViTConfig], float]] = {
 
 def _count(result: Any, case: str, config: ViTConfig) -> str | None:
     count, right = number(result), _counted(config)
-    whole = isinstance(result, Integral) or isinstance(result, Tensor) and not result.is_floating_point()
-    if not count.is_integer() or count == right and not whole:
+    if not count.is_integer() or count == right and not is_whole(result):
         return f"{expected('a whole number', result)} round() the size of the MLP."
     if count == right:
         return None
     off = count - right
-    known = (message for message, other in _offs(config).items() if other == off)
+    known = first_that(lambda other: other == off, _offs(config)) or ""
     return (
         f"With {case} (D = {config.embed_dim}, depth {config.depth}) you count {count:,.10g}, that is "
-        f"{abs(off):,.10g} too {'many' if off > 0 else 'few'}. {next(known, '')}".strip()
+        f"{abs(off):,.10g} too {'many' if off > 0 else 'few'}. {known}".strip()
     )
 
 
@@ -239,11 +239,9 @@ def _my_vit(model: Any, config: ViTConfig, images: Tensor) -> Judgement:
     if isinstance(result, Tensor) and result.shape == (len(images), 1 + config.num_patches, config.num_classes):
         return f"Your logits have shape {tuple(result.shape)}, one row a token: read token 0 alone."
     if close(logits := tensor_like(result, right), right, 1e-4):
-        return unreached(result, {part: getattr(model, part) for part in PARTS})
-    for message, join in ASSEMBLED.items():
-        if close(logits, join(model, images), 1e-4):
-            return message
-    return f"Your logits are {apart(logits, right)}. Compare step by step with equations 1 to 4."
+        return unreached(result, model, PARTS)
+    known = first_that(lambda join: close(logits, join(model, images), 1e-4), ASSEMBLED)
+    return known or f"Your logits are {apart(logits, right)}. Compare step by step with equations 1 to 4."
 
 
 Exercise(
@@ -449,7 +447,7 @@ hunt(
     # at the logits is a right test, too.
     wrong={symptom: kind for symptom, kind in faults.of(ViT).items() if kind not in (FrozenEmbedding, SoftmaxInside)},
     nouns=("right models", "wrong ones"),
-    given=lambda kind: (_builder(kind),),
+    handed=_builder,
     more=_too_strict,
     accepted="it accepts {right} right models and sees through {wrong} wrong ones.",
 )

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from vitbook.exercises.declaration import Exercise, NotDone, Wrong
 from vitbook.exercises.forms import compute, letters
-from vitbook.exercises.values import close, expected, fresh, number, perturbed
+from vitbook.exercises.values import close, expected, first_that, fresh, number, parts, perturbed
 from vitbook.faults import train
 from vitnb.vit import ViT, ViTConfig
 
@@ -44,32 +44,29 @@ compute(
     where="For {n} seeds you say {said:.3f}. ",
     words=lambda a, b: {"n": len(a)},
     mistakes={
-        message: lambda a, b, mistake=mistake: float(mistake(a, b))
-        for message, mistake in {
-            "That is the error of unpaired runs: what a seed does to both models is still in it.": (
-                lambda a, b: ((a.var() + b.var()) / len(a)) ** 0.5
-            ),
-            "That is the standard deviation of one difference: the mean of several is known better.": (
-                lambda a, b: (a - b).std()
-            ),
-            "You divide by n, where a standard error has the square root of n.": lambda a, b: (a - b).std() / len(a),
-            "You have divided the sum of squares by n: a standard deviation from n runs divides by n - 1.": (
-                lambda a, b: (a - b).std(correction=0) / len(a) ** 0.5
-            ),
-            "That is the mean difference itself. How uncertain is it?": lambda a, b: (a - b).mean(),
-            "That is the error of the first model alone.": lambda a, b: a.std() / len(a) ** 0.5,
-            "That is 1.96 standard errors, half the length of an interval. One of them is asked for.": (
-                lambda a, b: 1.96 * (a - b).std() / len(a) ** 0.5
-            ),
-            "That is the square of the standard error: a root is missing.": lambda a, b: (a - b).var() / len(a),
-            "You divide by the square root of n - 1: the standard deviation has n - 1 in it, the mean has n.": (
-                lambda a, b: (a - b).std() / (len(a) - 1) ** 0.5
-            ),
-            "That is the standard error of the second model alone.": lambda a, b: b.std() / len(a) ** 0.5,
-            "You have lost the signs: seeds on which the second model is ahead count against the first.": (
-                lambda a, b: (a - b).abs().std() / len(a) ** 0.5
-            ),
-        }.items()
+        "That is the error of unpaired runs: what a seed does to both models is still in it.": (
+            lambda a, b: ((a.var() + b.var()) / len(a)) ** 0.5
+        ),
+        "That is the standard deviation of one difference: the mean of several is known better.": (
+            lambda a, b: (a - b).std()
+        ),
+        "You divide by n, where a standard error has the square root of n.": lambda a, b: (a - b).std() / len(a),
+        "You have divided the sum of squares by n: a standard deviation from n runs divides by n - 1.": (
+            lambda a, b: (a - b).std(correction=0) / len(a) ** 0.5
+        ),
+        "That is the mean difference itself. How uncertain is it?": lambda a, b: (a - b).mean(),
+        "That is the error of the first model alone.": lambda a, b: a.std() / len(a) ** 0.5,
+        "That is 1.96 standard errors, half the length of an interval. One of them is asked for.": (
+            lambda a, b: 1.96 * (a - b).std() / len(a) ** 0.5
+        ),
+        "That is the square of the standard error: a root is missing.": lambda a, b: (a - b).var() / len(a),
+        "You divide by the square root of n - 1: the standard deviation has n - 1 in it, the mean has n.": (
+            lambda a, b: (a - b).std() / (len(a) - 1) ** 0.5
+        ),
+        "That is the standard error of the second model alone.": lambda a, b: b.std() / len(a) ** 0.5,
+        "You have lost the signs: seeds on which the second model is ahead count against the first.": (
+            lambda a, b: (a - b).abs().std() / len(a) ** 0.5
+        ),
     },
     otherwise=lambda result, right, a, b: (
         "You are near: do not round."
@@ -174,10 +171,7 @@ def _epoch(losses: Any, trained: nn.Linear, *case: Any) -> str | None:
                 raise NotDone
             left, fixed = next(m for m, fault in zip(FAULTS, kept, strict=True) if fault), 3 - sum(kept)
             return f"{fixed} of 3 faults {'is' if fixed == 1 else 'are'} fixed. {left}"
-    for message, mistake in EPOCHS.items():
-        if _alike(said, _trained(mistake, *case)):
-            return message
-    return (
+    return first_that(lambda mistake: _alike(said, _trained(mistake, *case)), EPOCHS) or (
         "The three faults as they were are gone, but the losses or the weights after an epoch are still not those of "
         "a right loop. Change as little as you can: batches of 8, in the given order, each used once."
     )
@@ -265,13 +259,11 @@ Exercise(
 
 
 def _names(result: Any) -> tuple[list[str], list[str]]:
-    what = "two lists of names, decayed and spared"
-    if not isinstance(result, (tuple, list)) or len(result) != 2:
-        raise Wrong(expected(what, result))
+    decayed, spared = parts(result, 2, what := "two lists of names, decayed and spared")
     try:
-        decayed, spared = map(list, result)
+        decayed, spared = list(decayed), list(spared)
     except TypeError:
-        raise Wrong(expected(what, result[0])) from None
+        raise Wrong(expected(what, decayed)) from None
     for name in [*decayed, *spared]:
         if not isinstance(name, str):
             raise Wrong(expected("names in your lists, as in named_parameters()", name))

@@ -3,17 +3,17 @@
 import math
 import random
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from numbers import Integral
-from statistics import mean, stdev
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from vitbook.exercises.declaration import Exercise, Results, Wrong
-from vitbook.exercises.forms import compute, letters
-from vitbook.exercises.values import counted, expected, number, parts
+from vitbook.exercises.forms import compute, letters, read_by
+from vitbook.exercises.values import counted, expected, first_that, number, parts
+from vitnb.evaluation import interval
 
 REASONS = {
     "A": "A: look for its interval in the plot of all changes. On which side of 0 does it lie?",
@@ -47,43 +47,27 @@ def _student(share: float) -> list[float]:
     return stats.t.ppf(share, range(1, 3000)).tolist()
 
 
-def _smallest(fits: Callable[[int, float], bool], share: float = 0.975) -> int:
-    """The smallest n from 2 on that fits, with Student's factor for n seeds."""
-    return next((n for n, t in enumerate(_student(share), start=2) if fits(n, t)), len(_student(share)) + 2)
+def _paired(a: Tensor, b: Tensor) -> float:
+    return (b - a).std().item()
 
 
-def _seeds_needed(a: Tensor, b: Tensor, gap: float) -> int:
-    sd = (b - a).std().item()
-    return _smallest(lambda n, t: t * sd / n**0.5 <= gap)
+def _seeds_needed(
+    a: Tensor,
+    b: Tensor,
+    gap: float,
+    sd: Callable[[Tensor, Tensor], float] = _paired,
+    root: float = 0.5,
+    share: float = 0.975,
+    more: int = 0,
+) -> int:
+    """The smallest n from 2 on whose interval reaches no further than the gap, with Student's factor for n + more."""
+    factors = _student(share)[more:]
+    fits = (n for n, t in enumerate(factors, start=2) if t * sd(a, b) / n**root <= gap)
+    return next(fits, len(factors) + 2)
 
 
 def _as_if_many(a: Tensor, b: Tensor, gap: float, factor: float = 1.96) -> int:
-    return max(2, math.ceil((factor * (b - a).std().item() / gap) ** 2))
-
-
-def _not_paired(a: Tensor, b: Tensor, gap: float) -> int:
-    sd = (a.var() + b.var()).item() ** 0.5
-    return _smallest(lambda n, t: t * sd / n**0.5 <= gap)
-
-
-def _of_a_population(a: Tensor, b: Tensor, gap: float) -> int:
-    sd = (b - a).std(correction=0).item()
-    return _smallest(lambda n, t: t * sd / n**0.5 <= gap)
-
-
-def _no_root(a: Tensor, b: Tensor, gap: float) -> int:
-    sd = (b - a).std().item()
-    return _smallest(lambda n, t: t * sd / n <= gap)
-
-
-def _one_sided(a: Tensor, b: Tensor, gap: float) -> int:
-    sd = (b - a).std().item()
-    return _smallest(lambda n, t: t * sd / n**0.5 <= gap, 0.95)
-
-
-def _degrees_n(a: Tensor, b: Tensor, gap: float) -> int:
-    sd, factors = (b - a).std().item(), _student(0.975)[1:]
-    return next(n for n, t in enumerate(factors, start=2) if t * sd / n**0.5 <= gap)
+    return max(2, math.ceil((factor * _paired(a, b) / gap) ** 2))
 
 
 SEEDS_MISTAKES: dict[str, Callable] = {
@@ -96,16 +80,18 @@ SEEDS_MISTAKES: dict[str, Callable] = {
     "That is how many seeds make one standard error as small as the gap: a 95 % interval reaches further.": (
         lambda a, b, gap: _as_if_many(a, b, gap, 1.0)
     ),
-    "You leave 5 % on each side, which makes a 90 % interval: of 95 %, half of the rest lies on each side.": _one_sided,
+    "You leave 5 % on each side, which makes a 90 % interval: of 95 %, half of the rest lies on each side.": (
+        partial(_seeds_needed, share=0.95)
+    ),
     "You treat the runs as unrelated: what a seed does to both recipes is still in your standard deviation.": (
-        _not_paired
+        partial(_seeds_needed, sd=lambda a, b: (a.var() + b.var()).item() ** 0.5)
     ),
     "You have divided the sum of squares by the number of seeds at hand: a standard deviation from n runs divides by "
-    "n - 1.": _of_a_population,
-    "You take Student's factor for n degrees of freedom: n differences have n - 1.": _degrees_n,
+    "n - 1.": partial(_seeds_needed, sd=lambda a, b: (b - a).std(correction=0).item()),
+    "You take Student's factor for n degrees of freedom: n differences have n - 1.": partial(_seeds_needed, more=1),
     "You begin with the seeds at hand: fewer can be enough.": lambda a, b, gap: max(len(a), _seeds_needed(a, b, gap)),
     "You begin with 3 seeds: 2 can be enough.": lambda a, b, gap: max(3, _seeds_needed(a, b, gap)),
-    "You divide by n, where the standard error divides by its square root.": _no_root,
+    "You divide by n, where the standard error divides by its square root.": partial(_seeds_needed, root=1.0),
     "Half of your interval is as long as half of the gap: the gap is what it may reach to each side.": (
         lambda a, b, gap: _seeds_needed(a, b, gap / 2)
     ),
@@ -124,7 +110,7 @@ SIGNS = [1.0, -1.0, 0.5, -0.5, 1.5, -1.5]  # what it does to their difference
 def _pilots() -> Iterator[tuple[Tensor, Tensor, float]]:
     """Accuracies of two recipes on the same seeds, and a gap: fixed, such that each mistake asks for another number.
 
-    n is 2 where the gap is wide, 3, and so many that the factor hardly depends on it.
+    n is 2 where the gap is wide, 3, and large enough for a factor that hardly depends on it.
     """
     for n, sd, gap in PILOTS:
         a, d = torch.tensor(SHARED[:n]).double(), torch.tensor(SIGNS[:n]).double()
@@ -155,65 +141,50 @@ compute(
 )
 
 
-def scheduled(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
-    """The schedule of exercise 10.3."""
-    return lr * min(1.0, (step + 1) / warmup, (steps - step) / cooldown)
+Share = Callable[..., float]
 
 
-def _from_zero(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
-    return lr * min(1.0, step / warmup, (steps - step) / cooldown)
+def _schedule(
+    rise: Share = lambda done, warmup: done / warmup, fall: Share = lambda left, cooldown, steps: left / cooldown
+) -> Callable[[int, int, float, int, int], float]:
+    """The schedule of exercise 10.3, or one with another warm-up or cooldown; this step counts as done and as left."""
+
+    def lr_at(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
+        return lr * min(1.0, rise(step + 1, warmup), fall(steps - step, cooldown, steps))
+
+    return lr_at
 
 
-def _to_zero(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
-    return lr * min(1.0, (step + 1) / warmup, (steps - 1 - step) / cooldown)
+def _cooling(share: Share) -> Share:
+    """A share of the learning rate that holds in the cooldown alone."""
+    return lambda left, cooldown, steps: share(left, cooldown, steps) if left <= cooldown else 1.0
 
 
-def _never_falls(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
-    return lr * min(1.0, (step + 1) / warmup)
-
-
-def _never_rises(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
-    return lr * min(1.0, (steps - step) / cooldown)
-
-
-def _no_plateau(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
-    return lr * min((step + 1) / warmup, (steps - step) / (steps - warmup))
-
-
-def _jumps(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
-    if step >= steps - cooldown:
-        return lr * (steps - step) / steps
-    return scheduled(step, steps, lr, warmup, cooldown)
-
-
-def _cosine(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
-    if step >= steps - cooldown:
-        return lr * 0.5 * (1 + math.cos(math.pi * (step - steps + cooldown) / cooldown))
-    return scheduled(step, steps, lr, warmup, cooldown)
-
-
-def _rises_again(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
-    if step >= steps - cooldown:
-        return lr * (step - steps + cooldown + 1) / cooldown
-    return scheduled(step, steps, lr, warmup, cooldown)
-
-
-def _one_late(step: int, steps: int, lr: float, warmup: int, cooldown: int) -> float:
-    return lr * min(1.0, (step + 1) / warmup, (steps - step + 1) / cooldown)
-
-
+scheduled = _schedule()
 SCHEDULES: dict[str, Callable] = {
-    "Your first step has the learning rate 0, so nothing is learned from its batch.": _from_zero,
-    "Your last step has the learning rate 0, so its batch is wasted: the step after it is the one that would have 0.": (
-        _to_zero
+    "Your first step has the learning rate 0, so nothing is learned from its batch.": (
+        _schedule(rise=lambda done, warmup: (done - 1) / warmup)
     ),
-    "Your learning rate never falls.": _never_falls,
-    "Your schedule has no warm-up: it starts with the whole learning rate.": _never_rises,
-    "It falls from the end of the warm-up on: between the two there should be a part in which it stays.": _no_plateau,
-    "It jumps down where the cooldown begins: how much of the cooldown is left, and not of the whole training?": _jumps,
-    "You cool down along a cosine, in place of a line.": _cosine,
-    "Your cooldown runs backwards: it starts near 0 and rises.": _rises_again,
-    "Your cooldown ends one step too late: the last step has more than one share of it.": _one_late,
+    "Your last step has the learning rate 0, so its batch is wasted: the step after it is the one that would have 0.": (
+        _schedule(fall=lambda left, cooldown, steps: (left - 1) / cooldown)
+    ),
+    "Your learning rate never falls.": _schedule(fall=lambda *case: 1.0),
+    "Your schedule has no warm-up: it starts with the whole learning rate.": _schedule(rise=lambda *case: 1.0),
+    "It falls from the end of the warm-up on: between the two there should be a part in which it stays.": (
+        lambda step, steps, lr, warmup, cooldown: scheduled(step, steps, lr, warmup, steps - warmup)
+    ),
+    "It jumps down where the cooldown begins: how much of the cooldown is left, and not of the whole training?": (
+        _schedule(fall=_cooling(lambda left, cooldown, steps: left / steps))
+    ),
+    "You cool down along a cosine, in place of a line.": (
+        _schedule(fall=_cooling(lambda left, cooldown, steps: 0.5 - 0.5 * math.cos(math.pi * left / cooldown)))
+    ),
+    "Your cooldown runs backwards: it starts near 0 and rises.": (
+        _schedule(fall=_cooling(lambda left, cooldown, steps: (cooldown - left + 1) / cooldown))
+    ),
+    "Your cooldown ends one step too late: the last step has more than one share of it.": (
+        _schedule(fall=lambda left, cooldown, steps: (left + 1) / cooldown)
+    ),
     "Your result does not grow with lr: the share has to be multiplied by it.": (
         lambda step, steps, lr, warmup, cooldown: scheduled(step, steps, 1.0, warmup, cooldown)
     ),
@@ -234,26 +205,21 @@ def _trainings() -> Iterator[tuple]:
         yield from ((i, steps, lr, warmup, cooldown) for i in range(steps))
 
 
-def _a_rate(result: Any, *case: Any) -> None:
-    number(result)  # what is no number is refused at once, a wrong one when the whole training is known
-
-
 def _schedules(results: Results) -> str | None:
     """What is wrong with the first training in which a step is."""
     trainings: dict[tuple, list[float]] = {}
     for (_, *given), result in results:
         trainings.setdefault(tuple(given), []).append(number(result))
-    return next(filter(None, (_schedule(said, *given) for given, said in trainings.items())), None)
+    return next(filter(None, (_wrong_schedule(said, *given) for given, said in trainings.items())), None)
 
 
-def _schedule(said: list[float], steps: int, lr: float, warmup: int, cooldown: int) -> str | None:
+def _wrong_schedule(said: list[float], steps: int, lr: float, warmup: int, cooldown: int) -> str | None:
     given = steps, lr, warmup, cooldown
     right = [scheduled(i, *given) for i in range(steps)]
     if _agree(said, right):
         return None
-    for message, mistake in SCHEDULES.items():
-        if _agree(said, wrong := [mistake(i, *given) for i in range(steps)]) and not _agree(wrong, right):
-            return message
+    if message := first_that(lambda mistake: _agree(said, [mistake(i, *given) for i in range(steps)]), SCHEDULES):
+        return message
     first = next(i for i in range(steps) if not _agree(said[i : i + 1], right[i : i + 1]))
     phase = "warm-up" if first < warmup else "cooldown" if first >= steps - cooldown else "constant part"
     return (
@@ -270,7 +236,7 @@ Exercise(
     "There are three shares of lr: one grows with the steps that are done, one is 1, and one shrinks with the steps "
     "that are left. Which of the three holds at a given step?",
     cases=_trainings,
-    judge=_a_rate,
+    judge=read_by(number),
     overall=_schedules,
     mistakes=SCHEDULES,
     right="every step of 5 trainings, among them one without a constant part, one with a warm-up and one with a "
@@ -295,10 +261,9 @@ def _confirmed(result: Any) -> str | None:
 
 
 def _interval(leads: list[float]) -> tuple[str, float, float]:
-    n, lead = len(leads), mean(leads)
-    reach = _student(0.975)[n - 2] * stdev(leads) / n**0.5
+    lead, reach = (end.item() for end in interval(torch.tensor(leads).double()))
     low, high = lead - reach, lead + reach
-    return f"{lead:+.2f} points over {n} seeds, with a 95 % interval from {low:+.2f} to {high:+.2f}", low, high
+    return f"{lead:+.2f} points over {len(leads)} seeds, with a 95 % interval from {low:+.2f} to {high:+.2f}", low, high
 
 
 Exercise(

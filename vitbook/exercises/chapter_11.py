@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from vitbook import faults
 from vitbook.exercises.declaration import Exercise, Results
-from vitbook.exercises.forms import compute, hunt, predict
-from vitbook.exercises.values import apart, close, counted, fresh, number, parts, perturbed, yes_or_no
+from vitbook.exercises.forms import compute, hunt, predict, read_by
+from vitbook.exercises.values import apart, close, counted, first_that, fresh, number, parts, perturbed, yes_or_no
 from vitbook.faults import attend
 from vitnb.inspection import rollout
 
@@ -39,10 +39,6 @@ def _paths() -> Iterator[tuple[list[list[int]], int]]:
         yield [[draw.randrange(T) for _ in range(T)] for _ in range(L)], draw.randrange(T)
 
 
-def _a_number(result: Any, *case: Any) -> None:
-    number(result)
-
-
 def _sources(results: Results) -> str | None:
     cases = [(attended, token, number(result)) for (attended, token), result in results]
     missed = [case for case in cases if case[2] != _follow(case[0][::-1], case[1])]
@@ -51,9 +47,9 @@ def _sources(results: Results) -> str | None:
     attended, token, said = min(missed, key=lambda case: len(case[0][0]))
     layers = counted(len(attended), "layer")
     start = f"For {attended} and token {token}" if len(attended[0]) == 3 else f"With {layers}"
-    mistakes = [message for message, rule in SOURCE_MISTAKES.items() if all(s == rule(h, t) for h, t, s in cases)]
+    known = first_that(lambda rule: all(said == rule(*case) for *case, said in cases), SOURCE_MISTAKES)
     hand = "Follow it with a finger: from the last layer to the first, one token at a time."
-    return f"{start} you say {said:g}. {(mistakes or [hand])[0]}"
+    return f"{start} you say {said:g}. {known or hand}"
 
 
 Exercise(
@@ -63,7 +59,7 @@ Exercise(
     "one layer before?",
     "Go through the layers from the last to the first, and keep one number: the token at which you have arrived.",
     cases=_paths,
-    judge=_a_number,
+    judge=read_by(number),
     overall=_sources,
     mistakes=SOURCE_MISTAKES,
     right=lambda results: f"{len(results)} paths through 1 to 6 layers of 3 to 9 tokens.",
@@ -120,22 +116,6 @@ def _maps(split: Callable = attend.split_heads, mix: Callable = attend.MIX, bias
     return answer
 
 
-def _layers_and_tokens() -> list[tuple[nn.MultiheadAttention, Tensor]]:
-    cases = []
-    for B, T, D, h in ((2, 5, 12, 3), (3, 7, 8, 2), (1, 4, 20, 5)):
-        layer = perturbed(nn.MultiheadAttention(D, h, batch_first=True).eval(), 0.6)
-        cases.append((layer, fresh(B, T, D)))
-    return cases
-
-
-def _one_map_a_head(result: Any, right: Tensor, *_: Any) -> str | None:
-    if isinstance(result, tuple):
-        return f"Expected the maps alone, got a tuple of {len(result)}."
-    if isinstance(result, Tensor) and close(result, right.mean(1)):
-        return "Your map is the mean over the heads, in place of one map for each, (B, h, T, T)."
-    return None
-
-
 def _unknown_maps(result: Tensor, right: Tensor, *_: Any) -> str:
     if not close(result.sum(-1), torch.ones(right.shape[:3]), 1e-3):
         return "The rows of your maps do not sum to 1."
@@ -149,10 +129,18 @@ compute(
     "cell of this chapter that made the map by hand.",
     "Heads share the features: each has D/h of them, next to each other. The root is of that width, and the softmax "
     "runs over the tokens that are attended to.",
-    cases=_layers_and_tokens,
+    cases=lambda: (
+        (perturbed(nn.MultiheadAttention(D, h, batch_first=True).eval(), 0.6), fresh(B, T, D))
+        for B, T, D, h in ((2, 5, 12, 3), (3, 7, 8, 2), (1, 4, 20, 5))
+    ),
     reference=lambda layer, x: layer(x, x, x, average_attn_weights=False)[1],  # (B, h, T, T)
-    before=_one_map_a_head,
+    before=lambda result, *_: (
+        f"Expected the maps alone, got a tuple of {len(result)}." if isinstance(result, tuple) else None
+    ),
     mistakes={
+        "Your map is the mean over the heads, in place of one map for each, (B, h, T, T).": (
+            lambda layer, x: layer(x, x, x)[1]
+        ),
         "You return the scores before the softmax.": _maps(mix=attend.no_softmax),
         "Your softmax runs over the tokens that attend: the columns sum to 1, not the rows.": (
             _maps(mix=attend.softmax_over_queries)
@@ -213,7 +201,7 @@ predict(
     truth=lambda: CHANGES,
     read=lambda value: tuple(map(yes_or_no, parts(value, 2, "a pair (map, output) of True or False"))),
     advice=_what_moves,
-    agree="predictions agree with the layer",
+    right="predictions agree with the layer",
 )
 
 

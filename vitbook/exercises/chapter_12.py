@@ -3,9 +3,9 @@
 import inspect
 import random
 import warnings
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -15,8 +15,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from vitbook import faults
 from vitbook.exercises.chapter_05 import large_eps
-from vitbook.exercises.declaration import Exercise, Judgement, NotDone, Raised, Results, Wrong
-from vitbook.exercises.engine import call, exercise
+from vitbook.exercises.declaration import Exercise, Judgement, NotDone, Raised, Results, Watch, Wrong
 from vitbook.exercises.forms import hunt, unreached
 from vitbook.exercises.values import (
     apart,
@@ -80,112 +79,127 @@ WRITTEN_IN = "sizes written in? Take them from model.config and model.patch_embe
 MISSING = "If a part that you rely on is missing there, that is a reason to say False."
 
 
-@dataclass
-class Trial:
-    """What a reader's test said of right models and of wrong ones, and how it went about it."""
+class Asked(Watch):
+    """A model that a test is asked about: what the test says, and, as a watch, which modules it calls."""
 
-    refused: list[str]  # right models, by their config in words
-    missed: list[str]  # wrong ones that it let through
-    asked: tuple[int, int]  # how many of each there were
-    others: int  # models with a fault of another family that it refused, too
-    ran: bool  # it called some part of a model
-    trained: bool
+    def __init__(self, group: str, name: str, model: nn.Module):
+        self.group, self.name, self.model = group, name, model
+        self.calls: list[bool] = []  # for each call of a module: is it a whole model, with gradients?
+        self.said: bool | Wrong = True
 
+    def __enter__(self) -> "Asked":
+        def note(module: nn.Module, _: Any) -> None:
+            self.calls.append(isinstance(module, ViT) and torch.is_grad_enabled())
 
-def _tried(
-    test: Callable, right: dict[str, nn.Module], wrong: dict[str, nn.Module], others: dict[str, nn.Module] | None = None
-) -> Trial:
-    """Ask a test about models, in a random order, so that counting the calls tells nothing.
+        self.hook = register_module_forward_pre_hook(note)
+        return self
 
-    Raises: Wrong for an error of the test, or what is neither True nor False; on one of the others that counts for
-        nothing, as the test is not about it.
-    """
-    models = {"right": right, "wrong": wrong, "other": others or {}}
-    cases = [(group, case) for group in models for case in models[group]]
-    said: dict[tuple[str, str], bool | Wrong] = {}
-    calls: list[list[bool]] = []
-    for group, case in random.Random().sample(cases, len(cases)):
-        with _calls_of_modules() as made:
-            said[group, case] = _said_by(test, models[group][case], group == "right", case)
-        calls.append(made)
-    for group, case in cases:
-        if group != "other" and isinstance(error := said[group, case], Wrong):
-            raise error
-    return Trial(
-        refused=[case for case in right if not said["right", case]],
-        missed=[case for case in wrong if said["wrong", case]],
-        asked=(len(right), len(wrong)),
-        others=sum(said["other", case] is False for case in models["other"]),
-        ran=any(calls),
-        trained=max(map(sum, calls)) > 8,
-    )
+    def __exit__(self, *error: Any) -> None:
+        self.hook.remove()
 
+    def hear(self, result: Any) -> None:
+        """Keep a test's verdict, or what is wrong with it."""
+        try:
+            self.said = self._as_a_verdict(result) if isinstance(result, Wrong) else yes_or_no(result)
+        except Wrong as wrong:
+            self.said = wrong
 
-@contextmanager
-def _calls_of_modules() -> Iterator[list[bool]]:
-    """A list that gets an entry for each call of a module meanwhile: whether it is a whole model, with gradients."""
-    calls: list[bool] = []
-    hook = register_module_forward_pre_hook(
-        lambda module, _: calls.append(isinstance(module, ViT) and torch.is_grad_enabled())
-    )
-    try:
-        yield calls
-    finally:
-        hook.remove()
-
-
-def _said_by(test: Callable, model: nn.Module, right: bool, case: str) -> bool | Wrong:
-    """The verdict of a test, or what is wrong with it; an error from inside a wrong model is a verdict, too."""
-    try:
-        return yes_or_no(call(test, model))
-    except Raised as raised:
-        if right:
-            of_sizes = isinstance(raised.error, RuntimeError | ValueError | IndexError | AssertionError)
+    def _as_a_verdict(self, wrong: Wrong) -> bool | Wrong:
+        """An error from inside a wrong model is a verdict, too."""
+        if not isinstance(wrong, Raised):
+            return wrong
+        if self.group == "right":
+            of_sizes = isinstance(wrong.error, RuntimeError | ValueError | IndexError | AssertionError)
             cause = f" Does it have {WRITTEN_IN}" if of_sizes else ""
-            return Raised(f"On a right model ({case}): {raised}{cause}", raised.error)
-        if _raised_inside(model, raised.error):
+            return Raised(f"On a right model ({self.name}): {wrong}{cause}", wrong.error)
+        if _raised_inside(self.model, wrong.error):
             return False
-        return Wrong(f"On the faulty model, and not from inside of it ({case}): {raised} {MISSING}")
-    except Wrong as wrong:
-        return wrong
+        return Wrong(f"On the faulty model, and not from inside of it ({self.name}): {wrong} {MISSING}")
 
 
-def _raised_inside(model: nn.Module, error: BaseException) -> bool:
-    """Whether an error comes from a part of a model whose code is the book's."""
-    ours = [part for part in model.modules() if part.__module__.startswith(("vitnb.", "vitbook."))]
-    return any(raised_by(error, part) for part in ours)
+class Trial:
+    """What a reader's test says of right models and of wrong ones, and how it goes about it.
+
+    Others have a fault that the test is not about: errors there count for nothing.
+    """
+
+    def __init__(self, **groups: dict[str, nn.Module]):
+        self.asked = [Asked(group, name, model) for group, models in groups.items() for name, model in models.items()]
+
+    def in_any_order(self) -> list[Asked]:
+        """A random order, so that counting the calls tells nothing."""
+        return random.Random().sample(self.asked, len(self.asked))
+
+    def of(self, group: str) -> list[Asked]:
+        return [one for one in self.asked if one.group == group]
+
+    @property
+    def refused(self) -> list[str]:
+        return [one.name for one in self.of("right") if not one.said]
+
+    @property
+    def missed(self) -> list[str]:
+        return [one.name for one in self.of("wrong") if one.said]
+
+    @property
+    def never(self) -> bool:
+        return len(self.refused) == len(self.of("right")) and not self.missed
+
+    @property
+    def always(self) -> bool:
+        return len(self.missed) == len(self.of("wrong")) and not self.refused
+
+    def ran(self) -> bool:
+        """Whether it calls some part of a model."""
+        return any(one.calls for one in self.asked)
+
+    def trained(self) -> bool:
+        return max(sum(one.calls) for one in self.asked) > 8
 
 
 def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
-    """What is wrong with a test, or nothing; silent is a fault that no name, shape or count shows."""
-    right, wrong = trial.asked
-    never = len(trial.refused) == right and not trial.missed
-    always = len(trial.missed) == wrong and not trial.refused
-    if silent and not trial.ran:
-        said = f"says {always} for every model" if never or always else "tells models by their look"
+    """What is wrong with a test, or nothing; silent is a fault that no name, shape or count shows.
+
+    Raises: Wrong for an error of the test, or what is neither True nor False.
+    """
+    for one in trial.asked:
+        if one.group != "other" and isinstance(one.said, Wrong):
+            raise one.said
+    if silent and not trial.ran():
+        said = f"says {trial.always} for every model" if trial.never or trial.always else "tells models by their look"
         return (
             f"It {said}, and never runs one, nor any part of it. Names, shapes and counts of the faulty model are "
             "those of a right one: let it compute something."
         )
-    if never:
+    return _on_the_whole(trial, silent) or _in_some_configs(trial)
+
+
+def _on_the_whole(trial: Trial, silent: bool) -> str:
+    right, wrong = len(trial.of("right")), len(trial.of("wrong"))
+    if trial.never:
         return (
             "It says False for every right model as well: too strong. Try it on a ViT of the package first. Does it "
             f"have {WRITTEN_IN} Does it leave room for rounding?"
         )
     if len(trial.refused) == right and len(trial.missed) == wrong:
         return "It says False for right models and True for the faulty one: the wrong way round. True means right."
-    if trial.trained and trial.missed:
+    if trial.missed and trial.trained():
         return (
             f"It trains the models, and then lets the faulty one through in {len(trial.missed)} of {wrong} configs: "
             "too weak. A short training tells little: a faulty model may learn like a right one, and a right one may "
             "still be where guessing would be. Look for a property that holds before the first step."
         )
-    if always:
+    if trial.always:
         return (
             f"It says True for all {right + wrong} models, the faulty ones too: too weak. The shape of their logits "
             "is right. Which numbers must come out, or stay as they are, when you change what goes in?"
             + ("" if silent else " And what must a model consist of?")
         )
+    return ""
+
+
+def _in_some_configs(trial: Trial) -> str:
+    right, wrong = len(trial.of("right")), len(trial.of("wrong"))
     if trial.refused:
         which = trial.refused[0]
         also = " And in some configs it lets the faulty one through." if trial.missed else ""
@@ -201,22 +215,44 @@ def _too_weak_or_strong(trial: Trial, silent: bool) -> str:
     return ""
 
 
-@exercise(
+def _raised_inside(model: nn.Module, error: BaseException) -> bool:
+    """Whether an error comes from a part of a model whose code is the book's."""
+    ours = [part for part in model.modules() if part.__module__.startswith(("vitnb.", "vitbook."))]
+    return any(raised_by(error, part) for part in ours)
+
+
+def _shown() -> list[tuple[Asked, Trial]]:
+    configs = SIZES | FORMS
+    trial = Trial(
+        right={name: ViT(config) for name, config in configs.items()},
+        wrong={name: faults.build(SHOWN, config) for name, config in configs.items()},
+    )
+    return [(one, trial) for one in trial.in_any_order()]
+
+
+def _not_there_yet(results: Results) -> str | None:
+    ((_, trial), _), *_ = results
+    reason = _too_weak_or_strong(trial, silent=True)
+    return f"Your test is not there yet. {reason}" if reason else None
+
+
+Exercise(
     "12.1",
     "my_test(model)",
     "Training cannot tell this model from a right one, and neither can shapes. So take one layer out of it, give "
     "it tokens of your own, and change them in a way whose effect you know beforehand.",
     "Attention treats its tokens as a set: when they change places, what do the outputs do? Or compare with a layer of "
     "torch that has the same weights. Work on a copy of the model, and leave room for rounding.",
+    cases=_shown,
+    judge=lambda result, one, trial: one.hear(result),
+    overall=_not_there_yet,
+    given=lambda one, trial: (one.model,),
+    watch=lambda one, trial: one,
+    errors=True,
+    right=f"it accepts {len(SIZES | FORMS)} right models and refuses the faulty one in as many configs.",
     work=3.0,
     runs="inside",
 )
-def _merged(answer: Callable) -> str:
-    right = {name: ViT(config) for name, config in (SIZES | FORMS).items()}
-    wrong = {name: faults.build(SHOWN, config) for name, config in (SIZES | FORMS).items()}
-    if reason := _too_weak_or_strong(_tried(answer, right, wrong), silent=True):
-        raise Wrong(f"Your test is not there yet. {reason}")
-    return f"it accepts {len(right)} right models and refuses the faulty one in as many configs."
 
 
 # 12.2 and 12.6: faults of training.
@@ -233,13 +269,7 @@ def _quietly(function: Callable) -> Callable:
     return quiet
 
 
-def _cleared_first(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scheduler: torch.optim.lr_scheduler.LRScheduler,
-    images: Tensor,
-    labels: Tensor,
-) -> float:
+def _cleared_first(model: nn.Module, optimizer: Any, scheduler: Any, images: Tensor, labels: Tensor) -> float:
     """A right step that clears before the forward pass, and to zeros."""
     optimizer.zero_grad(set_to_none=False)
     loss = F.cross_entropy(model(images), labels)
@@ -249,13 +279,7 @@ def _cleared_first(
     return loss.item()
 
 
-def _cleared_last(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scheduler: torch.optim.lr_scheduler.LRScheduler,
-    images: Tensor,
-    labels: Tensor,
-) -> Tensor:
+def _cleared_last(model: nn.Module, optimizer: Any, scheduler: Any, images: Tensor, labels: Tensor) -> Tensor:
     """A right step that leaves nothing behind for the next one."""
     loss = -model(images).log_softmax(1)[torch.arange(len(labels)), labels].mean()
     loss.backward()
@@ -265,23 +289,11 @@ def _cleared_last(
     return loss.detach()
 
 
-def _summed_loss(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scheduler: torch.optim.lr_scheduler.LRScheduler,
-    images: Tensor,
-    labels: Tensor,
-) -> Tensor:
+def _summed_loss(model: nn.Module, optimizer: Any, scheduler: Any, images: Tensor, labels: Tensor) -> Tensor:
     return step(model, optimizer, scheduler, images, labels) * len(labels)
 
 
-def _no_loss(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scheduler: torch.optim.lr_scheduler.LRScheduler,
-    images: Tensor,
-    labels: Tensor,
-) -> Tensor:
+def _no_loss(model: nn.Module, optimizer: Any, scheduler: Any, images: Tensor, labels: Tensor) -> Tensor:
     return 0 * step(model, optimizer, scheduler, images, labels)
 
 
@@ -347,7 +359,7 @@ hunt(
     wrong=WRONG_STEPS,
     nouns=("right steps", "wrong ones"),
     one="a step that",
-    given=lambda function: (_quietly(function),),
+    handed=_quietly,
     more=_missed_steps,
     accepted="it accepts {right} right steps and sees through {wrong} wrong ones.",
 )
@@ -396,11 +408,11 @@ hunt(
 )
 
 
-# 12.3: mend a block.
+# 12.3: fix a block.
 
 
 def _attended(block: nn.Module, x: Tensor, scale: bool, merge: bool) -> Tensor:
-    """The attention of MyBlock, with those of its two faults that are not mended."""
+    """The attention of MyBlock, with those of its two faults that are not fixed."""
     B, T, D = x.shape
     q, k, v = block.qkv(x).reshape(B, T, 3, block.num_heads, -1).permute(2, 0, 3, 1, 4)  # (B, h, T, d)
     x = (q @ k.mT / (q.shape[-1] if scale else D) ** 0.5).softmax(-1) @ v
@@ -408,7 +420,7 @@ def _attended(block: nn.Module, x: Tensor, scale: bool, merge: bool) -> Tensor:
 
 
 def _mended(block: nn.Module, x: Tensor, scale: bool = True, merge: bool = True, stream: bool = True) -> Tensor:
-    """MyBlock with some of its three faults mended."""
+    """MyBlock with some of its three faults fixed."""
     normed = block.norm1(x)
     x = (x if stream else normed) + _attended(block, normed, scale, merge)
     return x + block.fc2(F.gelu(block.fc1(block.norm2(x))))
@@ -420,23 +432,28 @@ LOOK = {
     "scale": "How large are the scores of attention for random queries and keys, with 2 heads and with 12 of the same "
     "width?",
 }
+FIXED = {  # {how many faults are left: what is said of that}
+    3: "All three faults are still there.",
+    2: "One fault is fixed, two are left.",
+    1: "Two faults are fixed, one is left.",
+}
 LAYERS = ("norm1", "qkv", "proj", "norm2", "fc1", "fc2")
-
-
 SIZES_OF_BLOCKS = ((24, 3, (3, 7)), (20, 5, (2, 5)), (8, 2, (1, 4)))
 
 
 def _fixed(block: Any, D: int, h: int, x: Tensor) -> Judgement:
     if not isinstance(block, nn.Module):
         return expected(f"an nn.Module from MyBlock({D}, {h})", block)
-    reference = _reference(block, D, h)
+    if message := _other_parts(block):
+        return message
+    reference = _reference(perturbed(block), D, h)
     result = yield block.eval().forward, x
     if not isinstance(result, Tensor) or result.shape != x.shape:
         return f"From tokens of shape {tuple(x.shape)} your block makes {described(result)}."
     with torch.no_grad():
         if not close(result, right := reference(x), 1e-4):
             return _what_is_left(block, x, result, right)
-    return unreached(result, {name: getattr(block, name) for name in LAYERS})
+    return unreached(result, block, LAYERS)
 
 
 Exercise(
@@ -455,54 +472,46 @@ Exercise(
 )
 
 
-def _reference(block: nn.Module, D: int, h: int) -> nn.Module:
-    """Torch's own pre-norm block with the weights of another, after all of them have got random values.
-
-    Raises: Wrong if a layer is missing, of another size, or one too many.
-    """
+def _other_parts(block: nn.Module) -> str | None:
+    """What is wrong unless a block has the layers that it came with, and no more."""
     for name in LAYERS:
         if not isinstance(getattr(block, name, None), nn.Module):
-            raise Wrong(f"Your block has no layer {name}: keep the names of its layers, their weights are copied.")
-    state = block.state_dict()
-    if odd := [name for name in state if name.split(".")[0] not in LAYERS]:
-        raise Wrong(f"Your block has {odd[0]}, which was not there: no new parameters are needed to fix it.")
-    norms = (
-        large_eps(name, getattr(block, name)) for name in ("norm1", "norm2") if hasattr(getattr(block, name), "eps")
-    )
-    if reason := frozen(block) or shared(block) or next(filter(None, norms), None):
-        raise Wrong(reason)
-    perturbed(block)
+            return f"Your block has no layer {name}: keep the names of its layers, their weights are copied."
+    if odd := [name for name in block.state_dict() if name.split(".")[0] not in LAYERS]:
+        return f"Your block has {odd[0]}, which was not there: no new parameters are needed to fix it."
+    norms = [(name, getattr(block, name)) for name in ("norm1", "norm2")]
+    eps = (large_eps(name, norm) for name, norm in norms if hasattr(norm, "eps"))
+    return frozen(block) or shared(block) or next(filter(None, eps), None)
+
+
+def _reference(block: nn.Module, D: int, h: int) -> nn.Module:
+    """Torch's own pre-norm block with the weights of another.
+
+    Raises: Wrong if a layer is of another size.
+    """
     layer = nn.TransformerEncoderLayer(D, h, 4 * D, 0.0, "gelu", norm_first=True, batch_first=True).eval()
     layer.norm1.eps, layer.norm2.eps = getattr(block.norm1, "eps", 1e-5), getattr(block.norm2, "eps", 1e-5)
-    theirs = {
-        "norm1": layer.norm1,
-        "proj": layer.self_attn.out_proj,
-        "norm2": layer.norm2,
-        "fc1": layer.linear1,
-        "fc2": layer.linear2,
-    }
+    theirs = (layer.norm1, layer.self_attn.out_proj, layer.norm2, layer.linear1, layer.linear2)
     try:
-        for name, part in theirs.items():
+        for name, part in zip(("norm1", "proj", "norm2", "fc1", "fc2"), theirs, strict=True):
             part.load_state_dict(getattr(block, name).state_dict())
         with torch.no_grad():
             layer.self_attn.in_proj_weight.copy_(block.qkv.weight)
             layer.self_attn.in_proj_bias.copy_(block.qkv.bias)
     except (RuntimeError, AttributeError, TypeError):
-        shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in state.items())
+        shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in block.state_dict().items())
         raise Wrong(f"The layers of your block are not those that it came with: {shapes}.") from None
     return layer
 
 
 def _what_is_left(block: nn.Module, x: Tensor, result: Tensor, right: Tensor) -> str:
-    for done in ((), ("scale",), ("merge",), ("stream",), ("scale", "merge"), ("scale", "stream"), ("merge", "stream")):
-        left = [name for name in LOOK if name not in done]
+    for left in (left for n in FIXED for left in combinations(LOOK, n)):
         try:
-            known = close(result, _mended(block, x, **{name: name in done for name in LOOK}), 1e-4)
+            known = close(result, _mended(block, x, **{name: name not in left for name in LOOK}), 1e-4)
         except Exception:  # the block may have lost what this computation needs
             known = False
         if known:
-            count = {3: "All three faults are still there.", 2: "One fault is fixed, two are left."}
-            return f"{count.get(len(left), 'Two faults are fixed, one is left.')} {LOOK[left[0]]}"
+            return f"{FIXED[len(left)]} {LOOK[left[0]]}"
     return (
         f"Your block is {apart(result, right)} from torch's pre-norm block with the same weights, and in a way that "
         "its three faults do not explain: did a change bring a new one? Fix one fault at a time, and run the three "
@@ -531,15 +540,71 @@ def _silent(fault: str) -> bool:
     return right == wrong
 
 
-def _examined(fault: str, family: Any, test: Callable) -> str:
-    """What is wrong with a reader's finding on one fault, or nothing.
+def _round(found: Any) -> Judgement:
+    who, findings = parts(found, 2, "a pair (name or numbers, list of findings)")
+    try:
+        numbers = numbers_of(who)
+    except (TypeError, ValueError) as error:
+        return f"There are no models for {described(who)}: {error}."
+    if not isinstance(findings, (list, tuple)) or len(findings) != len(numbers):
+        of = f" of {len(findings)}" if isinstance(findings, (list, tuple)) else ""
+        return (
+            f"There are {len(numbers)} models ({', '.join(map(str, numbers))}), and your findings are "
+            f"{described(findings)}{of}: expected a list of as many findings (family, test), with ... for a model that "
+            "you have not done yet."
+        )
+    said = []
+    for finding, number in zip(findings, numbers, strict=True):
+        said.append((yield from _said_of(finding, PUBLISHED[number - 1])))
+    if set(said) == {NOT_YET}:
+        raise NotDone
+    return f"Done: {said.count('')} of {len(numbers)}.\n{_line_by_line(numbers, said)}" if any(said) else None
 
-    Raises: Wrong for a family that there is not; NotDone as an untouched skeleton does.
-    """
+
+def _line_by_line(numbers: list[int], said: list[str]) -> str:
+    return "\n".join(f"Model {number}: {reason or 'right.'}" for number, reason in zip(numbers, said, strict=True))
+
+
+def _all_found(results: Results) -> str:
+    [(_, (who, _))] = results
+    numbers = numbers_of(who)
+    lines = _line_by_line(numbers, [""] * len(numbers))
+    return f"each fault in its family, and each faulty model told from right ones in 3 configs.\n{lines}"
+
+
+Exercise(
+    "12.4",
+    "my_round()",
+    "Begin with what each author says, and with the tests of this chapter that you trust: which of them does the model "
+    "fail? Then narrow it down: the model, one block, one layer.",
+    "Try your test on right models of other widths and images, post-norm among them, and make all weights random "
+    "first, since gains of 1 and biases of 0 hide faults.",
+    cases=lambda: [()],
+    judge=_round,
+    right=_all_found,
+    work=6.0,
+    runs="inside",
+)
+
+
+def _said_of(finding: Any, fault: str) -> Generator[tuple, Any, str]:
+    """What is wrong with a finding, or nothing. It may have a third part, a fix, which is not judged."""
+    pair = finding[:2] if isinstance(finding, (list, tuple)) else [finding]
+    if any(part is ... or part is None for part in pair):
+        return NOT_YET
+    if len(pair) < 2 or len(finding) > 3 or not callable(pair[1]):
+        return f"expected this finding to be (family, test), and the test a function, got {described(finding)}."
+    family, test = pair
     if not isinstance(family, str) or family not in faults.FAMILIES:
         families = ", ".join(faults.FAMILIES[:-1])
-        raise Wrong(f"{described(family)} is no family: the five of a model are {families}.")
-    if reason := _not_seen(fault, test):
+        return f"{described(family)} is no family: the five of a model are {families}."
+    try:
+        reason = yield from _not_seen(fault, test)
+    except NotDone:
+        return NOT_YET
+    except Wrong as wrong:
+        return str(wrong)
+    if reason:
         return f"{reason} Its family is looked at when the test is right."
     if family not in REPORTS[fault].families:
         return (
@@ -549,70 +614,27 @@ def _examined(fault: str, family: Any, test: Callable) -> str:
     return ""
 
 
-def _not_seen(fault: str, test: Callable) -> str:
+def _not_seen(fault: str, test: Callable) -> Generator[tuple, Any, str]:
     """What is wrong with a reader's test of one fault, or nothing."""
-    others = _elsewhere(fault)
-    trial = _tried(
-        test,
+    trial = Trial(
         right={name: ViT(config) for name, config in ROUND.items()},
         wrong={name: faults.build(fault, config) for name, config in SIZES.items()},
-        others={other: faults.build(other, SMALL) for other in others},
+        other={other: faults.build(other, SMALL) for other in _elsewhere(fault)},
     )
-    reason = _too_weak_or_strong(trial, _silent(fault))
-    if not reason and trial.others == len(others):
+    for one in trial.in_any_order():
+        try:
+            with one:
+                one.hear((yield test, one.model))
+        except Wrong as wrong:
+            one.hear(wrong)
+    reason, others = _too_weak_or_strong(trial, _silent(fault)), trial.of("other")
+    if not reason and all(one.said is False for one in others):
         return (
             f"It tells the faulty model from right ones, and refuses {len(others)} of {len(others)} models with faults "
             "of other families as well: too broad. It says that something is wrong, not what. Test the part in which "
             "you suspect the fault."
         )
     return reason
-
-
-@exercise(
-    "12.4",
-    "my_round()",
-    "Begin with what each author says, and with the tests of this chapter that you trust: which of them does the model "
-    "fail? Then narrow it down: the model, one block, one layer.",
-    "Try your test on right models of other widths and images, post-norm among them, and make all weights random "
-    "first, since gains of 1 and biases of 0 hide faults.",
-    work=6.0,
-    runs="inside",
-)
-def _round(answer: Callable) -> str:
-    who, findings = parts(call(answer), 2, "a pair (name or numbers, list of findings)")
-    try:
-        numbers = numbers_of(who)
-    except (TypeError, ValueError) as error:
-        raise Wrong(f"There are no models for {described(who)}: {error}.") from None
-    if not isinstance(findings, (list, tuple)) or len(findings) != len(numbers):
-        of = f" of {len(findings)}" if isinstance(findings, (list, tuple)) else ""
-        raise Wrong(
-            f"There are {len(numbers)} models ({', '.join(map(str, numbers))}), and your findings are "
-            f"{described(findings)}{of}: expected a list of as many findings (family, test), with ... for a model that "
-            "you have not done yet."
-        )
-    said = [_said_of(finding, number) for number, finding in zip(numbers, findings, strict=True)]
-    if set(said) == {NOT_YET}:
-        raise NotDone
-    text = "\n".join(f"Model {number}: {reason or 'right.'}" for number, reason in zip(numbers, said, strict=True))
-    if any(said):
-        raise Wrong(f"Done: {said.count('')} of {len(numbers)}.\n{text}")
-    return f"each fault in its family, and each faulty model told from right ones in 3 configs.\n{text}"
-
-
-def _said_of(finding: Any, number: int) -> str:
-    """What is wrong with a finding, or nothing. It may have a third part, a fix, which is not judged."""
-    pair = finding[:2] if isinstance(finding, (list, tuple)) else [finding]
-    if any(part is ... or part is None for part in pair):
-        return NOT_YET
-    if len(pair) < 2 or len(finding) > 3 or not callable(pair[1]):
-        return f"expected this finding to be (family, test), and the test a function, got {described(finding)}."
-    try:
-        return _examined(PUBLISHED[number - 1], *pair)
-    except NotDone:
-        return NOT_YET
-    except Wrong as wrong:
-        return str(wrong)
 
 
 # 12.5: six tests for all faults.

@@ -1,7 +1,7 @@
 """Exercises of chapter 13: products counted, what grows, a large batch in small parts, attention piece by piece."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitbook.exercises.declaration import Exercise, Results
-from vitbook.exercises.forms import compute
-from vitbook.exercises.values import apart, close, counted, fresh, number, parts, tensor_like
+from vitbook.exercises.forms import compute, read_by
+from vitbook.exercises.values import apart, close, counted, fresh, number, parts
 from vitbook.faults import attend, train
 from vitnb.vit import ViT, ViTConfig
 
@@ -100,10 +100,6 @@ def _factors(value: Any) -> tuple[float, ...]:
     return tuple(map(number, parts(value, len(FACTORS), "a tuple (tokens, MLPs, between tokens, maps, matrices)")))
 
 
-def _are_factors(result: Any, *case: Any) -> None:
-    _factors(result)
-
-
 def _grows(results: Results) -> str | None:
     said, true = {change: _factors(result) for (change,), result in results}, _growth()
     right = sum(a == b for change in GROWTHS for a, b in zip(said[change], true[change], strict=True))
@@ -142,14 +138,14 @@ Exercise(
     "A side that doubles makes how many more patches? A map has a row and a column for each token, and every head of "
     "every block has a map of its own; but the features of its queries are only the head's share of the width.",
     cases=lambda: [(change,) for change in GROWTHS],
-    judge=_are_factors,
+    judge=read_by(_factors),
     overall=_grows,
     right=f"{TOTAL} of {TOTAL} factors agree with the models.",
 )
 
 
 class Small(nn.Module):
-    """A model with memory for so many images and no more, and with gradients, as an earlier batch leaves them."""
+    """A model with memory for a few images and no more, and with gradients, as an earlier batch leaves them."""
 
     def __init__(self, most: int):
         super().__init__()
@@ -227,9 +223,6 @@ compute(
 )
 
 
-# 13.4 -----------------------------------------------------------------------------------------------------
-
-
 class Watched(TorchDispatchMode):
     """Notes whether PyTorch's own kernel is called, how large results are, and the longest sum of a product.
 
@@ -274,23 +267,12 @@ NAN_BELOW = (
     "Your result holds NaN or infinity where all scores are far below 0: with a largest score that starts at 0, every "
     "power is 0, and so is their sum."
 )
-PIECES: dict[str, Callable] = {
-    "when a larger score comes, all that was added up before it must shrink: your sums do not.": (
-        attend.sums_not_rescaled
-    ),
-    "your mixed values do not shrink when a larger score comes: the sum of the powers does.": (
-        attend.values_not_rescaled
-    ),
-    "the sum of the powers does not shrink when a larger score comes: your mixed values do.": (
-        attend.total_not_rescaled
-    ),
-    "you average one softmax for each piece: a piece with small scores then counts as much as one with large scores.": (
-        attend.mean_of_softmaxes
-    ),
-    "you add up one softmax for each piece: your weights sum to the number of pieces.": attend.sum_of_softmaxes,
-    "your scores are not divided by the root of the features.": attend.pieces_undivided,
-    "the keys after the last whole piece are left out: most need not divide T.": attend.last_keys_left_out,
-}
+
+
+def _not_finite(result: Any, right: Tensor, q: Tensor, k: Tensor, v: Tensor, most: int) -> str | None:
+    if isinstance(result, Tensor) and result.shape == right.shape and not result.isfinite().all():
+        return NAN_BELOW if (q @ k.mT).max() < 0 else NAN
+    return None
 
 
 def _pieces() -> Iterator[tuple[Tensor, Tensor, Tensor, int]]:
@@ -303,21 +285,7 @@ def _pieces() -> Iterator[tuple[Tensor, Tensor, Tensor, int]]:
     yield 8 + 0.3 * q.abs(), -8 - 0.3 * k.abs(), v, 8
 
 
-def _in_pieces(result: Any, q: Tensor, k: Tensor, v: Tensor, most: int) -> str | None:
-    right, where = attend.piecewise(q, k, v, most), f"With {q.shape[-2]} keys, {most} at a time, "
-    if isinstance(result, Tensor) and result.shape == right.shape and not result.isfinite().all():
-        return NAN_BELOW if (q @ k.mT).max() < 0 else NAN
-    result = tensor_like(result, right)
-    if close(result, right, 1e-4):
-        return None
-    for message, mistake in PIECES.items():
-        told = mistake(q, k, v, most)
-        if close(result, told, 1e-4) and not close(told, right, 1e-4):
-            return where + message
-    return f"{where}your result is {apart(result, right)}, by no mistake that I know."
-
-
-Exercise(
+compute(
     "13.4",
     "piecewise(q, k, v, most)",
     "Begin with the loop of the chapter, which has one query. For all queries at once, the largest score so far and "
@@ -325,8 +293,28 @@ Exercise(
     "A tensor's own split cuts keys and values into pieces, the last of which may be smaller. Start with a largest "
     "score of minus infinity and sums of zero: exp(-inf) is 0, so the first piece needs no rule of its own.",
     cases=_pieces,
-    judge=_in_pieces,
+    reference=attend.piecewise,
+    before=_not_finite,
     watch=Watched,
-    mistakes=PIECES,
+    where="With {T} keys, {most} at a time, ",
+    words=lambda q, k, v, most: {"T": q.shape[-2], "most": most},
+    mistakes={
+        "when a larger score comes, all that was added up before it must shrink: your sums do not.": (
+            attend.sums_not_rescaled
+        ),
+        "your mixed values do not shrink when a larger score comes: the sum of the powers does.": (
+            attend.values_not_rescaled
+        ),
+        "the sum of the powers does not shrink when a larger score comes: your mixed values do.": (
+            attend.total_not_rescaled
+        ),
+        "you average one softmax for each piece: a piece with small scores then counts as much as one with large "
+        "scores.": attend.mean_of_softmaxes,
+        "you add up one softmax for each piece: your weights sum to the number of pieces.": attend.sum_of_softmaxes,
+        "your scores are not divided by the root of the features.": attend.pieces_undivided,
+        "the keys after the last whole piece are left out: most need not divide T.": attend.last_keys_left_out,
+    },
+    otherwise=lambda result, right, *_: f"your result is {apart(result, right)}, by no mistake that I know.",
     right="6 cases in pieces, equal and unequal, with scores far above and far below 0, and no map of all pairs.",
+    tolerance=1e-4,
 )

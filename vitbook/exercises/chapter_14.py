@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitbook.exercises.forms import blank_class, compute, linear
+from vitbook.exercises.forms import blank_class, changed, compute, linear
 from vitbook.exercises.values import described, fresh
 
 
@@ -22,9 +22,6 @@ def _pairs(name: str) -> Callable[..., str]:
     return said
 
 
-# 14.1 -----------------------------------------------------------------------------------------------------
-
-
 def _owners(lengths: list[int], T: int) -> Tensor:
     """The number of each token's image; every token of padding has a number of its own."""
     used = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
@@ -32,27 +29,11 @@ def _owners(lengths: list[int], T: int) -> Tensor:
 
 
 def _packing_mask(lengths: list[int], T: int) -> Tensor:
-    owner = _owners(lengths, T)
-    return owner[:, None] == owner
+    return _alike(_owners(lengths, T))
 
 
-def _padding_is_an_image(lengths: list[int], T: int) -> Tensor:
-    owner = _owners(lengths, T).clamp(max=len(lengths))
-    return owner[:, None] == owner
-
-
-def _padding_attends_to_nothing(lengths: list[int], T: int) -> Tensor:
-    used = torch.arange(T) < sum(lengths)
-    return _packing_mask(lengths, T) & used[:, None]
-
-
-def _padding_ignored(lengths: list[int], T: int) -> Tensor:
-    used = torch.arange(T) < sum(lengths)
-    return (used[:, None] & used) | torch.eye(T, dtype=torch.bool)
-
-
-def _causal(lengths: list[int], T: int) -> Tensor:
-    return _packing_mask(lengths, T).tril()
+def _used(lengths: list[int], T: int) -> Tensor:
+    return torch.arange(T)[:, None] < sum(lengths)  # (T, 1)
 
 
 compute(
@@ -66,18 +47,20 @@ compute(
     mistakes={
         "It is turned round: True means that a token may attend.": lambda lengths, T: ~_packing_mask(lengths, T),
         "Your padding is one more image: its tokens attend to each other, and each should attend to itself alone.": (
-            _padding_is_an_image
+            lambda lengths, T: _alike(_owners(lengths, T).clamp(max=len(lengths)))
         ),
         "Your tokens of padding attend to nothing. A softmax over no token at all gives NaN, so let each attend to "
-        "itself.": _padding_attends_to_nothing,
-        "Only the padding is kept apart: tokens of different images attend to each other.": _padding_ignored,
-        "Your tokens attend to earlier ones only, as in a causal mask: in an image all attend to all.": _causal,
+        "itself.": lambda lengths, T: _packing_mask(lengths, T) & _used(lengths, T),
+        "Only the padding is kept apart: tokens of different images attend to each other.": (
+            lambda lengths, T: _used(lengths, T) & _used(lengths, T).T | torch.eye(T, dtype=torch.bool)
+        ),
+        "Your tokens attend to earlier ones only, as in a causal mask: in an image all attend to all.": (
+            lambda lengths, T: _packing_mask(lengths, T).tril()
+        ),
     },
     otherwise=_pairs("packing_mask"),
     right="3 sequences of up to three images, with padding and without.",
 )
-
-# 14.2 -----------------------------------------------------------------------------------------------------
 
 
 def _windows(x: Tensor, w: int) -> Tensor:
@@ -88,8 +71,12 @@ def _windows(x: Tensor, w: int) -> Tensor:
 
 def _by_marks(rows: Tensor, columns: Tensor, w: int) -> Tensor:
     """(H,) and (W,) marks -> (n, M, M): who has the same marks as whom in a window."""
-    mark = _windows(2 * rows[:, None].long() + columns.long(), w)
-    return mark[:, :, None] == mark[:, None, :]
+    return _alike(_windows(2 * rows[:, None].long() + columns.long(), w))
+
+
+def _alike(marks: Tensor) -> Tensor:
+    """(..., M) marks -> (..., M, M): which of them are equal."""
+    return marks[..., :, None] == marks[..., None, :]
 
 
 def _came_round(length: int, s: int) -> Tensor:
@@ -133,16 +120,12 @@ compute(
         ),
         "A token whose row came round and one whose column did are from different corners of the image: your marks do "
         "not tell them apart.": (
-            lambda H, W, w, s: (lambda m: m[:, :, None] == m[:, None, :])(
-                _windows(_came_round(H, s)[:, None].long() + _came_round(W, s).long(), w)
-            )
+            lambda H, W, w, s: _alike(_windows(_came_round(H, s)[:, None].long() + _came_round(W, s).long(), w))
         ),
     },
     otherwise=_pairs("shifted_mask"),
     right="4 grids, with windows of 3, 4, 5 and 7 tokens and shifts of 1, 2 and 3.",
 )
-
-# 14.3 -----------------------------------------------------------------------------------------------------
 
 
 def _rotate(x: Tensor, places: Tensor, base: float = 100.0) -> Tensor:
@@ -179,51 +162,39 @@ class _Attention(nn.Module):
         return self.proj(out.transpose(1, 2).flatten(2))  # (B, T, dim)
 
 
-Three = tuple[Tensor, Tensor, Tensor]
-
-
-def _placing(placed: Callable[[_Attention, Tensor, Tensor, Tensor, Tensor], Three]) -> type[_Attention]:
+def _placed(placed: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> type[nn.Module]:
     """Attention that normalises and rotates in another way."""
-    return type("RecentAttention", (_Attention,), {"placed": placed})
-
-
-class _Undivided(_Attention):
-    scale = 1.0
-
-
-class _SplitByView(_Attention):
-    def split(self, x: Tensor) -> Tensor:
-        return x.reshape(len(x), self.num_heads, x.shape[1], -1)  # (B, h, T, d), mixed up
+    return changed(_Attention, placed=placed)
 
 
 ATTENTION_MISTAKES: dict[str, type[nn.Module]] = {
     "You rotate the values as well: then what a token passes on depends on where it stands, and not only how much of "
-    "it is taken.": _placing(lambda self, q, k, v, at: (*_Attention.placed(self, q, k, v, at)[:2], _rotate(v, at))),
+    "it is taken.": _placed(lambda self, q, k, v, at: (*_Attention.placed(self, q, k, v, at)[:2], _rotate(v, at))),
     "You rotate the queries and not the keys: the scores depend on where the query stands, and not on the offset.": (
-        _placing(lambda self, q, k, v, at: (_rotate(self.q_norm(q), at), self.k_norm(k), v))
+        _placed(lambda self, q, k, v, at: (_rotate(self.q_norm(q), at), self.k_norm(k), v))
     ),
-    "Nothing is rotated: the tokens do not know where they are.": _placing(
+    "Nothing is rotated: the tokens do not know where they are.": _placed(
         lambda self, q, k, v, at: (self.q_norm(q), self.k_norm(k), v)
     ),
     "Your rotation follows the rows only: two tokens of one row get the same angles, whatever their columns.": (
-        _placing(lambda self, q, k, v, at: _Attention.placed(self, q, k, v, at[:, [0, 0]]))
+        _placed(lambda self, q, k, v, at: _Attention.placed(self, q, k, v, at[:, [0, 0]]))
     ),
     "Your rotation follows the columns only: two tokens of one column get the same angles, whatever their rows.": (
-        _placing(lambda self, q, k, v, at: _Attention.placed(self, q, k, v, at[:, [1, 1]]))
+        _placed(lambda self, q, k, v, at: _Attention.placed(self, q, k, v, at[:, [1, 1]]))
     ),
     "You rotate first and normalise after. The gains of the norm then stretch the rotated pairs, and the scores no "
-    "longer depend on the offset alone.": _placing(
+    "longer depend on the offset alone.": _placed(
         lambda self, q, k, v, at: (self.q_norm(_rotate(q, at)), self.k_norm(_rotate(k, at)), v)
     ),
-    "Queries and keys are not normalised: q_norm and k_norm are made and not used.": _placing(
+    "Queries and keys are not normalised: q_norm and k_norm are made and not used.": _placed(
         lambda self, q, k, v, at: (_rotate(q, at), _rotate(k, at), v)
     ),
-    "You use q_norm for the keys too: they have gains of their own, in k_norm.": _placing(
+    "You use q_norm for the keys too: they have gains of their own, in k_norm.": _placed(
         lambda self, q, k, v, at: (_rotate(self.q_norm(q), at), _rotate(self.q_norm(k), at), v)
     ),
-    "The scores are not divided by the square root of the width of a head.": _Undivided,
+    "The scores are not divided by the square root of the width of a head.": changed(_Attention, scale=1.0),
     "Your heads mix tokens: reshape keeps the order of the numbers, so split the last axis first and then swap axes.": (
-        _SplitByView
+        changed(_Attention, split=lambda self, x: x.reshape(len(x), self.num_heads, x.shape[1], -1))
     ),
 }
 

@@ -28,9 +28,6 @@ def _jax() -> tuple[ModuleType, ModuleType]:
     return jax, nnx
 
 
-# jax.1 ----------------------------------------------------------------------------------------------------
-
-
 def _staying(p: int, C: int) -> int:
     places = np.arange(p * p * C).reshape(C, p, p)
     return int((places.ravel() == places.transpose(1, 2, 0).ravel()).sum())
@@ -75,9 +72,6 @@ compute(
     right="24 cases; with one channel everything stays where it is.",
     tolerance=0.0,
 )
-
-
-# jax.2 ----------------------------------------------------------------------------------------------------
 
 
 def _watched() -> list[tuple[Any, list[int], Any]]:
@@ -163,8 +157,6 @@ def _array(value: Any, like: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-# jax.3 ----------------------------------------------------------------------------------------------------
-
 PARTS = ("query", "key", "value", "out")
 
 
@@ -244,9 +236,6 @@ def _bias_looks(bias: np.ndarray | None) -> str:
     if bias is None:
         return "there is none."
     return "it is still zero." if not bias.any() else "its numbers are others, or in another order."
-
-
-# jax.4 ----------------------------------------------------------------------------------------------------
 
 
 def _models() -> list[tuple[ViT]]:

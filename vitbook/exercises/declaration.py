@@ -6,8 +6,8 @@
 
 engine.py alone calls answers. A judge that needs more calls, of a module that
 the answer made for example, is a generator: it yields (function, *arguments)
-and is sent what the function returns. forms.py has judges for what several
-exercises ask in the same way.
+and is sent what the function returns. forms.py has what several exercises ask
+in the same way: subclasses that bring a judge.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -39,14 +39,6 @@ class NotDone(Exception):
     """The skeleton was left as it is."""
 
 
-def _nothing(results: Results) -> Message:
-    return None
-
-
-def _as_it_is(*case: Any) -> tuple:
-    return case
-
-
 class Watch:
     """Entered around the calls of one case; breach() says afterwards what the text forbids and an answer did."""
 
@@ -60,19 +52,14 @@ class Watch:
         return None
 
 
-def unwatched(*case: Any) -> Watch:
-    return Watch()
-
-
 @dataclass(frozen=True)
-class Exercise:
-    """One exercise; to make it is to register it.
+class Declaration:
+    """What all exercises declare; to make one is to register it.
 
-    A message never gives the answer away. `given` turns a case into the
-    arguments of the answer where they are not the case itself. With `errors`
-    the judge also gets errors of the answer, as Raised. With `changes` the
-    answer may change what it is given, as a training loop must. An answer
-    that is a module, or changes one, is judged `inside` a student's process.
+    A message never gives the answer away. With `errors` the judge also gets
+    errors of the answer, as Raised. With `changes` the answer may change what
+    it is given, as a training loop must. An answer that is a module, or
+    changes one, is judged `inside` a student's process.
 
     Raises: TypeError or ValueError for a declaration that is not complete.
     """
@@ -82,13 +69,9 @@ class Exercise:
     hint1: str
     hint2: str
     _: KW_ONLY
-    cases: Callable[[], Iterable[Case]]
-    judge: Callable[..., Judgement]
-    right: str | Callable[[Results], str]  # what was tried, said of a right answer
+    right: Any  # what was tried, said of a right answer: words, or a function of the results
     mistakes: Mistakes = field(default_factory=dict)
-    overall: Callable[[Results], Message] = _nothing
-    given: Callable[..., tuple] = _as_it_is
-    watch: Callable[..., Any] = unwatched  # case -> what has __enter__, __exit__ and breach, as Watch has
+    watch: Callable[..., Any] = lambda *case: Watch()  # what has __enter__, __exit__ and breach, as Watch has
     errors: bool = False
     changes: bool = False
     runs: str = "outside"
@@ -105,5 +88,33 @@ class Exercise:
                 raise TypeError(f"{name} of exercise {self.number!r} is no function: {getattr(self, name)!r}")
         EXERCISES[self.number] = self
 
+    def cases(self) -> Iterable[Case]:
+        raise NotImplementedError
 
-EXERCISES: dict[str, Exercise] = {}
+    def judge(self, result: Any, *case: Any) -> Judgement:
+        raise NotImplementedError
+
+    def overall(self, results: Results) -> Message:
+        return None
+
+    def given(self, *case: Any) -> tuple:
+        """The arguments of the answer, where they are not the case itself."""
+        return case
+
+    def tried(self, results: Results) -> str:
+        """What is said of a right answer."""
+        return self.right(results) if callable(self.right) else self.right
+
+
+@dataclass(frozen=True)
+class Exercise(Declaration):
+    """One exercise with a judge of its own."""
+
+    _: KW_ONLY
+    cases: Callable[[], Iterable[Case]] = field()  # field(): it must be declared
+    judge: Callable[..., Judgement] = field()
+    overall: Callable[[Results], Message] = lambda results: None
+    given: Callable[..., tuple] = lambda *case: case
+
+
+EXERCISES: dict[str, Declaration] = {}

@@ -12,11 +12,11 @@ from typing import Any
 
 from torch import nn
 
-from vitbook.exercises import state, values
+from vitbook.exercises import state
 from vitbook.exercises.declaration import (
     EXERCISES,
     Case,
-    Exercise,
+    Declaration,
     Judgement,
     Message,
     Mistakes,
@@ -27,18 +27,11 @@ from vitbook.exercises.declaration import (
     Wrong,
 )
 from vitbook.exercises.limits import TimeUp, limited
-from vitbook.exercises.values import described, unchanged
+from vitbook.exercises.values import described, fresh, number, raised_by, tensor_like, unchanged, yes_or_no
 from vitnb._validate import choice
 
-# Files of teachers have these from here.
-close, fresh, number, tensor_like, yes_or_no = (
-    values.close,
-    values.fresh,
-    values.number,
-    values.tensor_like,
-    values.yes_or_no,
-)
-raised_by, parts = values.raised_by, values.parts
+# What files of teachers have from here.
+__all__ = ["call", "check", "exercise", "fresh", "number", "raised_by", "tensor_like", "yes_or_no"]
 
 
 def check(number: str, answer: Any = None, hint: int | None = None) -> bool:
@@ -60,7 +53,7 @@ def check(number: str, answer: Any = None, hint: int | None = None) -> bool:
     return right
 
 
-def _judge(task: Exercise, answer: Any) -> tuple[bool, str]:
+def _judge(task: Declaration, answer: Any) -> tuple[bool, str]:
     not_done = f"{task.number}: not done yet."
     if answer is None or answer is ...:
         return False, not_done
@@ -81,7 +74,7 @@ def _judge(task: Exercise, answer: Any) -> tuple[bool, str]:
     return False, f'{reason} Hint: check("{task.number}", hint=1).'
 
 
-def _tried(task: Exercise, answer: Callable) -> str:
+def _tried(task: Declaration, answer: Callable) -> str:
     """Call an answer on every case, and return what was tried.
 
     Raises: Wrong with what is wrong; NotDone for an untouched skeleton.
@@ -97,10 +90,10 @@ def _tried(task: Exercise, answer: Callable) -> str:
         results.append((case, result))
     if message := task.overall(results):
         raise Wrong(message)
-    return task.right if isinstance(task.right, str) else task.right(results)
+    return task.tried(results)
 
 
-def _result(task: Exercise, answer: Callable, case: Case, watch: Watch) -> Any:
+def _result(task: Declaration, answer: Callable, case: Case, watch: Watch) -> Any:
     given = task.given(*case)
     try:
         with watch:
@@ -203,38 +196,20 @@ def _wrap(text: str) -> str:
     return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class Whole(Exercise):
+@dataclass(frozen=True, kw_only=True)
+class Whole(Declaration):
     """An exercise whose test does all by itself: it calls the answer by `call`, and returns what was tried."""
 
-    test: Callable[[Callable], str] | None = None
+    test: Callable[[Callable], str]
 
 
 def exercise(
-    number: str,
-    signature: str,
-    hint1: str,
-    hint2: str,
-    mistakes: Mistakes | None = None,
-    work: float = 1.0,
-    runs: str = "outside",
+    number: str, signature: str, hint1: str, hint2: str, mistakes: Mistakes | None = None, **more: Any
 ) -> Callable[[Callable], Callable]:
     """Register the decorated function as the test of an exercise, as teachers' files may do."""
 
-    def register(test: Callable[[Any], str]) -> Callable[[Any], str]:
-        Whole(
-            number,
-            signature,
-            hint1,
-            hint2,
-            cases=tuple,
-            judge=lambda result: None,
-            right="...",
-            mistakes=mistakes or {},
-            runs=runs,
-            work=work,
-            test=test,
-        )
+    def register(test: Callable[[Callable], str]) -> Callable[[Callable], str]:
+        Whole(number, signature, hint1, hint2, right="...", mistakes=mistakes or {}, test=test, **more)
         return test
 
     return register

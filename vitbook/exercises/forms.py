@@ -1,4 +1,4 @@
-"""Forms that several exercises have: each makes an Exercise, and brings its judge.
+"""Forms that several exercises have: declarations that bring their cases or their judge.
 
 compute      the answer computes a tensor or a number
 hunt         it is a test, which tells right things from wrong ones
@@ -11,10 +11,14 @@ A mistake is an answer, {message: a wrong answer}: whoever answers like it gets
 its message. So the checks and their tests read the same table, and
 tests/course/test_checks.py feeds each mistake back and expects its own message.
 A message may hold {names}, which `words` fills in from the case.
+
+The classes have the names of functions because they are called like some, and
+what a call makes is registered and seldom kept (PEP 8 on class names).
 """
 
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from vitbook.exercises.declaration import (
     Case,
-    Exercise,
+    Declaration,
     Judgement,
     Message,
     Mistakes,
@@ -31,7 +35,6 @@ from vitbook.exercises.declaration import (
     Raised,
     Results,
     Wrong,
-    unwatched,
 )
 from vitbook.exercises.values import (
     agree,
@@ -39,8 +42,10 @@ from vitbook.exercises.values import (
     close,
     described,
     expected,
+    first_that,
     frozen,
     number,
+    other_shape,
     perturbed,
     raised_by,
     recognised,
@@ -52,10 +57,6 @@ from vitbook.exercises.values import (
 UNREACHED = (
     "No gradient reaches your {}, so it would never learn: is something detached, or computed under torch.no_grad()?"
 )
-
-
-def _nothing_else(*case: Any) -> None:
-    return None
 
 
 class Calls(TorchFunctionMode):
@@ -89,210 +90,194 @@ def forbidding(**names: str) -> Callable[..., Forbidden]:
     return lambda *case: Forbidden(names)
 
 
-def compute(
-    name: str,
-    signature: str,
-    hint1: str,
-    hint2: str,
-    *,
-    cases: Callable[[], Iterable[Case]],
-    reference: Callable,
-    mistakes: Mistakes,
-    otherwise: str | Callable[..., str],
-    right: str,
-    before: Callable[..., Message] = _nothing_else,
-    words: Callable[..., dict[str, Any]] = lambda *case: {},
-    where: str = "",
-    tolerance: float = 1e-5,
-    watch: Callable[..., Any] = unwatched,
-) -> Exercise:
+def read_by(read: Callable[[Any], Any]) -> Callable[..., Message]:
+    """A judge that refuses what cannot be read; what is wrong is said when all results are known."""
+
+    def judge(result: Any, *case: Any) -> Message:
+        read(result)
+        return None
+
+    return judge
+
+
+@dataclass(frozen=True, kw_only=True)
+class compute(Declaration):
     """An exercise whose answer computes a tensor or a number, compared with a reference on fresh cases.
 
-    before(result, right, *case) says what has a message of its own, a telling
-    shape for example. otherwise is said of an error that is no known mistake:
-    words, or a function of (result, right, *case). where opens every message;
-    words(*case) fills the names in it and in the messages, and {said} is the
-    result.
+    before(result, right, *case) says what has a message of its own. otherwise is
+    said of an error that is no known mistake: words, or a function of (result,
+    right, *case). where opens every message; words(*case) fills the names in it
+    and in the messages, and {said} is the result.
     """
+
+    cases: Callable[[], Iterable[Case]]
+    reference: Callable
+    mistakes: Mistakes
+    otherwise: str | Callable[..., str]
+    before: Callable[..., Message] = lambda *case: None
+    words: Callable[..., dict[str, Any]] = lambda *case: {}
+    where: str = ""
+    tolerance: float = 1e-5
 
     @torch.no_grad()
-    def judge(result: Any, *case: Any) -> Message:
-        like = reference(*case)
-        if message := before(result, like, *case):
+    def judge(self, result: Any, *case: Any) -> Message:
+        right = self.reference(*case)
+        if message := self.before(result, right, *case):
             return message
-        result = tensor_like(result, like) if isinstance(like, Tensor) else number(result)
-        if agree(result, like, tolerance):
+        if isinstance(right, Tensor) and other_shape(result, right) and (message := self._known(result, right, case)):
+            return self._opened(message, result, case)
+        result = tensor_like(result, right) if isinstance(right, Tensor) else number(result)
+        if agree(result, right, self.tolerance):
             return None
-        message = recognised(result, like, case, mistakes, tolerance)
-        if message is None:
-            message = otherwise if isinstance(otherwise, str) else otherwise(result, like, *case)
-        names = words(*case)
-        return (where + message).format_map(names | {"said": result}) if names else where + message
+        message = self._known(result, right, case) or _in_words(self.otherwise, result, right, *case)
+        return self._opened(message, result, case)
 
-    return Exercise(
-        name, signature, hint1, hint2, cases=cases, judge=judge, mistakes=mistakes, right=right, watch=watch
-    )
+    def _known(self, result: Any, right: Any, case: Case) -> Message:
+        return recognised(result, right, case, self.mistakes, self.tolerance)
+
+    def _opened(self, message: str, result: Any, case: Case) -> str:
+        names = self.words(*case)
+        return (self.where + message).format_map(names | {"said": result}) if names else self.where + message
 
 
-def hunt(
-    name: str,
-    signature: str,
-    hint1: str,
-    hint2: str,
-    *,
-    right: dict[str, Any],
-    wrong: dict[str, Any],
-    nouns: tuple[str, str] = ("right ones", "wrong ones"),
-    one: str = "one that",
-    given: Callable[[Any], tuple] = lambda thing: (thing,),
-    more: Callable[[list[str], list[str]], str] = lambda rejected, missed: "",
-    accepted: str,
-    runs: str = "outside",
-) -> Exercise:
+def _in_words(otherwise: str | Callable[..., str], *case: Any) -> str:
+    return otherwise if isinstance(otherwise, str) else otherwise(*case)
+
+
+@dataclass(frozen=True, kw_only=True)
+class hunt(Declaration):
     """An exercise whose answer is a test: it must accept every right thing and reject every wrong one.
 
-    right and wrong are {what a reader is told about it: the thing}; given
-    makes the answer's arguments from a thing; more(rejected, missed) adds a
-    sentence. An error that comes from inside a wrong thing counts as seen.
-    They come in a random order, so that counting the calls tells nothing.
+    right and wrong are {what a reader is told about it: the thing}; handed makes
+    of a thing what the answer gets; more(rejected, missed) adds a sentence. An
+    error that comes from inside a wrong thing counts as seen. They come in a
+    random order, so that counting the calls tells nothing.
     """
 
-    def cases() -> list[Case]:
-        known = [(*case, True) for case in right.items()] + [(*case, False) for case in wrong.items()]
+    right: dict[str, Any]
+    wrong: dict[str, Any]
+    accepted: str
+    nouns: tuple[str, str] = ("right ones", "wrong ones")
+    one: str = "one that"
+    handed: Callable[[Any], Any] = lambda thing: thing
+    more: Callable[[list[str], list[str]], str] = lambda rejected, missed: ""
+    errors: bool = True
+
+    def cases(self) -> list[Case]:
+        known = [(*case, True) for case in self.right.items()] + [(*case, False) for case in self.wrong.items()]
         return random.Random().sample(known, len(known))
 
-    def judge(result: Any, name: str, thing: Any, ours: bool) -> Message:
+    def given(self, name: str, thing: Any, right: bool) -> tuple:
+        return (self.handed(thing),)
+
+    def judge(self, result: Any, *case: Any) -> Message:
         if not isinstance(result, Raised):
             yes_or_no(result)
         return None  # the error of one that comes later may tell more
 
-    def overall(results: Results) -> Message:
-        said = {name: _said(result, name, thing, ours) for (name, thing, ours), result in results}
-        for broken in (said[name] for name in (*right, *wrong)):  # of a right one, if there is one
+    def overall(self, results: Results) -> Message:
+        said = {case[0]: self._said(result, *case) for case, result in results}
+        for broken in (said[name] for name in (*self.right, *self.wrong)):  # of a right one, if there is one
             if isinstance(broken, str):
                 return broken
-        rejected, missed = [name for name in right if not said[name]], [name for name in wrong if said[name]]
-        if not rejected and not missed:
-            return None
-        if len(rejected) == len(right) and len(missed) == len(wrong):
-            return f"Your test says the opposite: True means that it is one of the {nouns[0]}."
-        count = f"It rejects {len(rejected)} of {len(right)} {nouns[0]} and lets {len(missed)} of {len(wrong)} "
-        example = f"{nouns[1]} through" + (f", for example {one} {missed[0]}." if missed else ".")
-        return f"{count}{example} {more(rejected, missed)}".strip()
+        rejected, missed = [name for name in self.right if not said[name]], [name for name in self.wrong if said[name]]
+        return self._verdict(rejected, missed) if rejected or missed else None
 
-    def _said(result: Any, name: str, thing: Any, ours: bool) -> bool | str:
+    def _said(self, result: Any, name: str, thing: Any, right: bool) -> bool | str:
+        """The verdict of a test on a thing, or what is wrong with the test."""
         if not isinstance(result, Raised):
             return yes_or_no(result)
-        if not ours and raised_by(result.error, thing):
+        if not right and raised_by(result.error, thing):
             return False
-        return f"{f'On one of the {nouns[0]} ({name})' if ours else f'On {one} {name}'}: {result}"
+        return f"{f'On one of the {self.nouns[0]} ({name})' if right else f'On {self.one} {name}'}: {result}"
 
-    return Exercise(
-        name,
-        signature,
-        hint1,
-        hint2,
-        cases=cases,
-        judge=judge,
-        overall=overall,
-        right=accepted.format(right=len(right), wrong=len(wrong)),
-        given=lambda name, thing, ours: given(thing),
-        errors=True,
-        runs=runs,
-    )
+    def _verdict(self, rejected: list[str], missed: list[str]) -> str:
+        right, wrong = self.nouns
+        if len(rejected) == len(self.right) and len(missed) == len(self.wrong):
+            return f"Your test says the opposite: True means that it is one of the {right}."
+        count = f"It rejects {len(rejected)} of {len(self.right)} {right} and lets {len(missed)} of {len(self.wrong)} "
+        example = f"{wrong} through" + (f", for example {self.one} {missed[0]}." if missed else ".")
+        return f"{count}{example} {self.more(rejected, missed)}".strip()
+
+    def tried(self, results: Results) -> str:
+        return self.accepted.format(right=len(self.right), wrong=len(self.wrong))
 
 
-def predict(
-    name: str,
-    signature: str,
-    hint1: str,
-    hint2: str,
-    *,
-    truth: Callable[[], dict[Any, Any]],
-    read: Callable[[Any], Any] = yes_or_no,
-    advice: Callable[[dict[Any, Any], dict[Any, Any]], str],
-    agree: str,
-) -> Exercise:
+@dataclass(frozen=True, kw_only=True)
+class predict(Declaration):
     """An exercise whose answer predicts, question by question, what a model does.
 
     truth() asks the model: {question: what happens}. A question that is a tuple
     is given as several arguments. advice(said, truth) says what to think about
-    again; agree ends "5 of 6 ...".
+    again; right ends "5 of 6 ...".
     """
 
-    def judge(result: Any, question: Any, happens: Any) -> Message:
-        read(result)  # what is no prediction is refused at once, a wrong one when all are known
+    right: str
+    truth: Callable[[], dict[Any, Any]]
+    advice: Callable[[dict[Any, Any], dict[Any, Any]], str]
+    read: Callable[[Any], Any] = yes_or_no
+
+    def cases(self) -> Iterable[Case]:
+        return self.truth().items()
+
+    def given(self, question: Any, happens: Any) -> tuple:
+        return question if isinstance(question, tuple) else (question,)
+
+    def judge(self, result: Any, *case: Any) -> Message:
+        self.read(result)  # what is no prediction is refused at once, a wrong one when all are known
         return None
 
-    def count(results: Results) -> str:
-        return f"{sum(read(result) == happens for (_, happens), result in results)} of {len(results)} {agree}."
-
-    def overall(results: Results) -> Message:
-        said = {question: read(result) for (question, _), result in results}
+    def overall(self, results: Results) -> Message:
+        said = {question: self.read(result) for (question, _), result in results}
         known = {question: happens for (question, happens), _ in results}
-        return None if said == known else f"{count(results)} {advice(said, known)}"
+        return None if said == known else f"{self.tried(results)} {self.advice(said, known)}"
 
-    return Exercise(
-        name,
-        signature,
-        hint1,
-        hint2,
-        cases=lambda: truth().items(),
-        judge=judge,
-        overall=overall,
-        right=count,
-        given=lambda question, _: question if isinstance(question, tuple) else (question,),
-    )
+    def tried(self, results: Results) -> str:
+        agree = sum(self.read(result) == happens for (_, happens), result in results)
+        return f"{agree} of {len(results)} {self.right}."
 
 
-def letters(
-    name: str,
-    signature: str,
-    hint1: str,
-    hint2: str,
-    *,
-    chosen: str,
-    reasons: dict[str, str],
-    things: str,
-    right: str,
-) -> Exercise:
+@dataclass(frozen=True, kw_only=True)
+class letters(Declaration):
     """An exercise whose answer names letters; reasons has a question for each letter there is."""
 
-    def judge(named: Any) -> Message:
+    chosen: str
+    reasons: dict[str, str]
+    things: str
+
+    def cases(self) -> list[Case]:
+        return [()]
+
+    def judge(self, named: Any) -> Message:
+        reasons = self.reasons
         if not isinstance(named, str):
             return expected(f"a string such as {''.join(list(reasons)[::2])!r}", named)
         said = set(named.upper()) - set(" ,")
         if unknown := said - set(reasons):
             names = ", ".join(sorted(unknown))
-            return f"There are only the {things} {min(reasons)} to {max(reasons)}: you name {names}."
-        if wrong := said ^ set(chosen):
+            return f"There are only the {self.things} {min(reasons)} to {max(reasons)}: you name {names}."
+        if wrong := said ^ set(self.chosen):
             count = f"You are right about {len(reasons) - len(wrong)} of {len(reasons)}."
             return f"{count} Think again about {reasons[min(wrong)]}"
         return None
 
-    return Exercise(name, signature, hint1, hint2, cases=lambda: [()], judge=judge, right=right)
+
+@dataclass(frozen=True, kw_only=True)
+class _MakesAModule(Declaration):
+    """An exercise whose answer makes a module: a case is (what makes the module, what the module is called with)."""
+
+    cases: Callable[[], Iterable[tuple[tuple, tuple]]]
+    mistakes: Mistakes
+    runs: str = "inside"
+
+    def given(self, args: tuple, inputs: tuple) -> tuple:
+        return args
 
 
-def weights(
-    name: str,
-    signature: str,
-    hint1: str,
-    hint2: str,
-    *,
-    kind: type[nn.Module],
-    wanted: str,
-    cases: Callable[[], Iterable[tuple[tuple, tuple]]],
-    make: Callable[..., nn.Module],
-    reference: Callable[..., Callable],
-    mistakes: Mistakes,
-    otherwise: str | Callable[..., str],
-    right: str,
-    before: Callable[..., Message] = _nothing_else,
-    tolerance: float = 1e-4,
-) -> Exercise:
+@dataclass(frozen=True, kw_only=True)
+class weights(_MakesAModule):
     """An exercise whose answer returns a module: its weights are what is judged.
 
-    A case is (what the answer is called with, what its module is called with).
     The state of the module is loaded into make(module, *args), a fresh one of
     the same size, so that a patched forward, a hook or a subclass proves
     nothing. reference(*args) computes what is right; before(module, *args) says
@@ -300,39 +285,31 @@ def weights(
     return modules too, and are recognised by what these compute.
     """
 
-    def rebuilt(module: nn.Module, args: tuple) -> nn.Module:
-        return loaded(make(module, *args), module)
-
-    def computed(args: tuple) -> Mistakes:
-        return {message: lambda *x, f=f: rebuilt(f(*args), args)(*x) for message, f in mistakes.items()}
+    kind: type[nn.Module]
+    make: Callable[..., nn.Module]
+    reference: Callable[..., Callable]
+    otherwise: str | Callable[..., str]
+    before: Callable[..., Message] = lambda *case: None
 
     @torch.no_grad()
-    def judge(module: Any, args: tuple, inputs: tuple) -> Message:
-        if not isinstance(module, kind):
-            return expected(wanted, module)
-        if message := before(module, *args):
+    def judge(self, module: Any, args: tuple, inputs: tuple) -> Message:
+        if not isinstance(module, self.kind):
+            return expected(f"a vitnb.{self.kind.__name__}", module)
+        if message := self.before(module, *args):
             return message
-        like, own = reference(*args)(*inputs), rebuilt(module, args)
-        result = tensor_like(own(*inputs), like)
-        if agree(result, like, tolerance):
+        right, own = self.reference(*args)(*inputs), self._rebuilt(module, args)
+        result = tensor_like(own(*inputs), right)
+        if agree(result, right, 1e-4):
             return None
-        message = recognised(result, like, inputs, computed(args), tolerance)
-        if message is None:
-            message = otherwise if isinstance(otherwise, str) else otherwise(own, result, like, *args, *inputs)
-        return message
+        known = {message: self._computed(mistake, args) for message, mistake in self.mistakes.items()}
+        message = recognised(result, right, inputs, known, 1e-4)
+        return message or _in_words(self.otherwise, own, result, right, *args, *inputs)
 
-    return Exercise(
-        name,
-        signature,
-        hint1,
-        hint2,
-        cases=cases,
-        judge=judge,
-        mistakes=mistakes,
-        right=right,
-        given=lambda args, inputs: args,
-        runs="inside",
-    )
+    def _rebuilt(self, module: nn.Module, args: tuple) -> nn.Module:
+        return loaded(self.make(module, *args), module)
+
+    def _computed(self, mistake: Callable, args: tuple) -> Callable:
+        return lambda *inputs: self._rebuilt(mistake(*args), args)(*inputs)
 
 
 def loaded(module: nn.Module, other: nn.Module) -> nn.Module:
@@ -351,66 +328,42 @@ def loaded(module: nn.Module, other: nn.Module) -> nn.Module:
     return module.eval()
 
 
-def blank_class(
-    name: str,
-    signature: str,
-    hint1: str,
-    hint2: str,
-    *,
-    kind: type[nn.Module],
-    parts: tuple[str, ...],
-    asked: Callable[..., Message],
-    cases: Callable[[], Iterable[tuple[tuple, tuple]]],
-    mistakes: dict[str, type[nn.Module]],
-    otherwise: str,
-    right: str,
-    watch: Callable[..., Any] = unwatched,
-) -> Exercise:
+@dataclass(frozen=True, kw_only=True)
+class blank_class(_MakesAModule):
     """An exercise whose answer is a class from a blank page; right and wrong ones are tried with its own parts.
 
-    A case is (what the class is called with, what its module is called with).
     asked(module, *args) says which of the parts is not as the text asks.
     otherwise goes on after how far a result is off.
     """
 
-    def judge(module: Any, args: tuple, inputs: tuple) -> Judgement:
+    kind: type[nn.Module]
+    parts: tuple[str, ...]
+    asked: Callable[..., Message]
+    otherwise: str
+
+    def judge(self, module: Any, args: tuple, inputs: tuple) -> Judgement:
         if not isinstance(module, nn.Module):
             return expected("an nn.Module from your class", module)
         if not any(True for _ in module.parameters()):
             raise NotDone
-        if message := asked(module, *args) or shared(module) or frozen(module):
+        if message := self.asked(module, *args) or shared(module) or frozen(module):
             return message
         perturbed(module.eval())
         result = yield module.forward, *inputs  # a method shows whether it was left untouched
-        with torch.no_grad():
-            like = with_parts(kind, module, args, parts)(*inputs)
-            computed = tensor_like(result, like)
-            if not close(computed, like, 1e-4):
-                return _by_mistake(computed, like, module, args, inputs)
-        return unreached(result, {part: getattr(module, part) for part in parts})
+        return self._wrong(result, module, args, inputs) or unreached(result, module, self.parts)
 
-    def _by_mistake(result: Tensor, like: Tensor, module: nn.Module, args: tuple, inputs: tuple) -> str:
-        for message, wrong in mistakes.items():
-            if close(result, with_parts(wrong, module, args, parts)(*inputs), 1e-4):
-                return message
-        return f"Your result is {apart(result, like)}, and by no mistake that I know. {otherwise}"
-
-    return Exercise(
-        name,
-        signature,
-        hint1,
-        hint2,
-        cases=cases,
-        judge=judge,
-        mistakes=mistakes,
-        right=right,
-        given=lambda args, inputs: args,
-        watch=watch,
-        runs="inside",
-    )
+    @torch.no_grad()
+    def _wrong(self, result: Any, module: nn.Module, args: tuple, inputs: tuple) -> Message:
+        right = with_parts(self.kind, module, args, self.parts)(*inputs)
+        if close(result := tensor_like(result, right), right, 1e-4):
+            return None
+        message = first_that(
+            lambda wrong: close(result, with_parts(wrong, module, args, self.parts)(*inputs), 1e-4), self.mistakes
+        )
+        return message or f"Your result is {apart(result, right)}, and by no mistake that I know. {self.otherwise}"
 
 
-def with_parts(kind: type[nn.Module], module: nn.Module, args: tuple, parts: Iterable[str]) -> nn.Module:
+def with_parts(kind: Callable[..., nn.Module], module: nn.Module, args: tuple, parts: Iterable[str]) -> nn.Module:
     """A module of this kind with the parts of another."""
     own = kind(*args)
     for part in parts:
@@ -418,9 +371,10 @@ def with_parts(kind: type[nn.Module], module: nn.Module, args: tuple, parts: Ite
     return own.eval()
 
 
-def unreached(result: Tensor, parts: dict[str, Any]) -> Message:
-    """What is wrong if no gradient of a result reaches one of these parts: modules or parameters."""
-    for name, part in parts.items():
+def unreached(result: Tensor, module: nn.Module, parts: Iterable[str]) -> Message:
+    """What is wrong if no gradient of a result reaches one of these parts of a module: modules or parameters."""
+    for name in parts:
+        part = getattr(module, name)
         parameters = list(part.parameters()) if isinstance(part, nn.Module) else [part]
         gradients = [None]
         if result.requires_grad:
@@ -430,13 +384,22 @@ def unreached(result: Tensor, parts: dict[str, Any]) -> Message:
     return None
 
 
+def changed(kind: type[nn.Module], **attributes: Any) -> type[nn.Module]:
+    """A version of a module with some attributes or methods of its own."""
+    return type(kind.__name__, (kind,), attributes)
+
+
+def found(part: Any) -> str:
+    """What a module has in the place of a part that is missing or of another kind."""
+    return "there is none" if part is None else f"yours is {described(part)}"
+
+
 def kinds(module: nn.Module, asked: dict[str, type]) -> Message:
     """What is wrong if a module lacks one of these parts, or has one of another kind."""
     for name, kind in asked.items():
         part = getattr(module, name, None)
         if not isinstance(part, kind):
-            found = "there is none" if part is None else f"yours is {described(part)}"
-            return f"Expected a part named {name}, of the kind {kind.__name__}: {found}."
+            return f"Expected a part named {name}, of the kind {kind.__name__}: {found(part)}."
     return None
 
 
@@ -445,7 +408,7 @@ def linear(module: nn.Module, name: str, inputs: int, outputs: int) -> Message:
     part = getattr(module, name, None)
     what = f"Expected a linear layer named {name} from {inputs} to {outputs} features"
     if not isinstance(part, nn.Linear):
-        return f"{what}: {'there is none' if part is None else f'yours is {described(part)}'}."
+        return f"{what}: {found(part)}."
     if (part.in_features, part.out_features) != (inputs, outputs):
         return f"{what}: yours goes from {part.in_features} to {part.out_features}."
     return None

@@ -15,7 +15,7 @@ class TimeUp(BaseException):  # no Exception: an answer's own "except Exception"
 
 
 def limited(function: Callable[[], str], work: float) -> str:
-    """Run a function; raise TimeUp when its time, so many times TIME_LIMIT, is over.
+    """Run a function; raise TimeUp when its time, `work` times TIME_LIMIT, is over.
 
     What cannot be stopped: one long call into C, before it is over; an answer
     that ignores SIGALRM; in a second thread, the thread itself, which goes on.

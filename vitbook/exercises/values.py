@@ -4,7 +4,7 @@ import math
 import sys
 import traceback
 from collections.abc import Callable
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,11 @@ def number(value: Any) -> float:
     if not math.isfinite(value):
         raise Wrong(f"Expected a finite number, got {value}.")
     return float(value)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a number is a whole one by its type: 49.0 is none."""
+    return isinstance(value, Integral) or isinstance(value, Tensor) and not value.is_floating_point()
 
 
 def yes_or_no(value: Any) -> bool:
@@ -174,16 +179,26 @@ def raised_by(error: BaseException, thing: Any) -> bool:
     return file is not None and file in files
 
 
+def first_that(fits: Callable[[Any], bool], known: dict[str, Any]) -> str | None:
+    """The first message in {message: what is known} that stands for something that fits."""
+    return next((message for message, thing in known.items() if fits(thing)), None)
+
+
 def recognised(result: Any, right: Any, case: tuple, mistakes: dict[str, Callable], tolerance: float) -> str | None:
     """The message of the first mistake that gives this result on this case, and not the right one."""
     for message, mistake in mistakes.items():
         try:
-            wrong = mistake(*case)
-        except Exception:  # a mistake may not work on every case
+            wrong = mistake(*case) if isinstance(right, Tensor) else number(mistake(*case))
+            if agree(result, wrong, tolerance) and not agree(wrong, right, tolerance):
+                return message
+        except Exception:  # a mistake may not work on every case, and a result may be odd
             continue
-        if agree(result, wrong, tolerance) and not agree(wrong, right, tolerance):
-            return message
     return None
+
+
+def other_shape(value: Any, like: Tensor) -> bool:
+    """Whether a value is a tensor of another shape, which may tell how it came about."""
+    return _is_tensor(value) and value.shape != like.shape
 
 
 def _is_tensor(value: Any) -> bool:
