@@ -28,14 +28,14 @@ class Arm:
     build: Callable[[], nn.Module]
     recipe: Recipe
     side: int = 28
-    pictures: int | None = None  # for training; None: all
+    images: int | None = None  # for training; None: all
 
 
 CLOCKINGS = 5  # of each arm's step
 
 
 def for_seconds(name: str, arms: dict[str, Arm], seconds: float, seeds: list[int]) -> dict[str, dict]:
-    """Train every arm with every seed for the steps that so many seconds of one core hold; judge on validation images.
+    """Train every arm with every seed for the steps that fit into the seconds of one core; judge by validation.
 
     First the steps of all arms are clocked. Both there and in training two
     processes run at a time, one on each core.
@@ -46,7 +46,7 @@ def for_seconds(name: str, arms: dict[str, Arm], seconds: float, seeds: list[int
 
 
 def steps_within(seconds: float, name: str, arms: dict[str, Arm]) -> dict[str, int]:
-    """Clock a step of each arm: how many of them so many seconds hold."""
+    """Clock a step of each arm: how many of them fit into these seconds."""
     path = checkpoint(f"{name}-steps")
     if not path.exists():  # a run that goes on keeps the steps that it began with
         clocked = two_at_a_time(seconds_a_step, [*arms.values()] * CLOCKINGS)  # in turn, as the machine's speed varies
@@ -77,7 +77,7 @@ once = cache(validated)  # in each process
 
 
 def seconds_a_step(arm: Arm, seconds: float = 5.0) -> float:
-    """Seconds of processor time of a training step: the median of those of so many seconds, after three others."""
+    """Seconds of processor time of a training step: the median over these seconds, after three steps to warm up."""
     data, times = of_side(once().subset(2_000), arm.side), []
     torch.manual_seed(0)
     with plain_products():
@@ -89,7 +89,7 @@ def seconds_a_step(arm: Arm, seconds: float = 5.0) -> float:
 
 
 def timed_trial(job: tuple[Arm, int, str]) -> dict:
-    """Train an arm for about so many steps on images that its recipe's seed draws; what was found is kept."""
+    """Train an arm for about its number of steps on images that its recipe's seed draws; what was found is kept."""
     (arm, steps, name), data = job, once()
     path = checkpoint(name)
     if not path.exists():
@@ -111,13 +111,13 @@ def timed_trial(job: tuple[Arm, int, str]) -> dict:
 
 
 def drawn(arm: Arm, steps: int, data: Dataset) -> tuple[Dataset, int]:
-    """Images and epochs for so many steps: with ten epochs or more all images, else as many as come out even.
+    """Images and epochs for a number of steps: with ten epochs or more all images, else as many as come out even.
 
     Up to a twentieth of an epoch is left out, as it is not worth one more epoch of fewer images.
     """
     batch = arm.recipe.batch_size
     order = torch.randperm(len(data.train_labels), generator=torch.Generator().manual_seed(arm.recipe.seed))
-    order = order[: arm.pictures]
+    order = order[: arm.images]
     in_epoch = len(order) // batch
     if steps >= 10 * in_epoch:
         epochs = round(steps / in_epoch)
@@ -128,7 +128,7 @@ def drawn(arm: Arm, steps: int, data: Dataset) -> tuple[Dataset, int]:
 
 
 def held_out_accuracy(model: nn.Module, data: Dataset, side: int) -> float:
-    """Accuracy on all that data holds out, made so many pixels high and wide, a thousand images at a time."""
+    """Accuracy on all that data holds out, resized to side x side pixels, a thousand images at a time."""
     right = 0.0
     for images, labels in zip(data.test_images.split(1000), data.test_labels.split(1000), strict=True):
         right += evaluate(model, data.normalize(resized(images, side)), labels).accuracy * len(labels)

@@ -27,9 +27,9 @@ def unwatched(data: Dataset) -> Dataset:
     return replace(data, test_images=data.test_images[:0], test_labels=data.test_labels[:0])
 
 
-def watched_on(data: Dataset, pictures: int) -> Dataset:
+def watched_on(data: Dataset, n: int) -> Dataset:
     """The same with the first held-out images only: enough to watch a training by."""
-    return replace(data, test_images=data.test_images[:pictures], test_labels=data.test_labels[:pictures])
+    return replace(data, test_images=data.test_images[:n], test_labels=data.test_labels[:n])
 
 
 def resized(images: Tensor, side: int) -> Tensor:

@@ -11,14 +11,14 @@ from vitnb.training import Recipe
 # The small model of chapter 09, and the best that came of it.
 SMALL = ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0, pos_std=1.0)
 BEST = replace(SMALL, stem="conv", global_pool="mean")
-FAST, FAST_STEM = replace(BEST, depth=3), (32, 64, 64)  # its convolutions have so many channels: with_stem
+FAST, FAST_STEM = replace(BEST, depth=3), (32, 64, 64)  # channels of its convolutions: with_stem
 FIVE_MINUTES = Recipe(epochs=10, optimizer="muon")
 # For a whole hour: wider tokens, and one convolution more, which does not halve its image.
 WIDER, WIDER_STEM, WIDER_STRIDES = replace(FAST, embed_dim=80), (32, 64, 64, 80), (2, 2, 1, 2)
 FAST_VIT = {"model": FAST, "stem": FAST_STEM}  # what fast_vit and wider_vit make, for the record
 WIDER_VIT = {"model": WIDER, "stem": WIDER_STEM, "strides": WIDER_STRIDES}
 LONGER = replace(FIVE_MINUTES, epochs=40, erase=0.25)
-SHORT, SHORT_PICTURES = Recipe(epochs=6, batch_size=64), 6_000  # to compare recipes by
+SHORT, SHORT_IMAGES = Recipe(epochs=6, batch_size=64), 6_000  # to compare recipes by
 
 # Zhang et al. 2023, section 11.8: images of 96 pixels, two wide blocks, plain SGD.
 TEXTBOOK = ViTConfig(
@@ -96,7 +96,7 @@ class Stem(nn.Module):
 
 
 def with_stem(config: ViTConfig, widths: tuple[int, ...], strides: tuple[int, ...] = (2, 2, 2)) -> ViT:
-    """A ViT whose convolutions have so many channels."""
+    """A ViT whose convolutions have these channels."""
     model = ViT(config)
     model.patch_embed = Stem(widths, strides)
     return model

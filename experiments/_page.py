@@ -77,7 +77,7 @@ def backward(model: nn.Module, images: Tensor, labels: Tensor, slope: Callable) 
     vector = slope(model, images, labels, PART)
     for parameter, numbers in zip(parameters, vector.split([p.numel() for p in parameters]), strict=True):
         parameter.grad = numbers.view_as(parameter)
-    return vector.norm().item()  # no number where the loss is none
+    return vector.norm().item()  # NaN where the loss is NaN
 
 
 def one(data: Dataset, name: str, config: ViTConfig, recipe: Recipe) -> float:

@@ -49,7 +49,7 @@ def race(
 
 
 def seconds_of(one: Callable[[], None], repeat: int) -> float:
-    """Seconds of one call, in the mean of so many."""
+    """Seconds of one call, the mean of `repeat` calls."""
     synchronize()
     start = time.perf_counter()
     for _ in range(repeat):

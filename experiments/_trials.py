@@ -94,7 +94,9 @@ def whole_run(name: str, build: Callable[[], nn.Module], recipe: Recipe, validat
         "train_accuracy_by_epoch": [round(a, 4) for a in history.train_accuracy],
         "accuracy_by_class": [round(a, 4) for a in (confusion.diag() / confusion.sum(1)).tolist()],
         "confusion": confusion.tolist(),
-        "wrong": [{"index": i, "true": int(end.labels[i]), "said": int(end.predictions[i])} for i in wrong.tolist()],
+        "wrong": [
+            {"index": i, "true": int(end.labels[i]), "predicted": int(end.predictions[i])} for i in wrong.tolist()
+        ],
     }
     if validate:
         found |= {
@@ -143,7 +145,7 @@ def store_code(name: str) -> None:
 
 
 def thin(values: list[float], points: int = 300) -> list[float]:
-    """Means of equal stretches, at most so many, to four digits: what a curve needs."""
+    """Means of equal stretches, at most `points` of them, to four digits: what a curve needs."""
     width = -(-len(values) // points)
     return [
         float(f"{sum(part) / len(part):.4g}") for part in (values[i : i + width] for i in range(0, len(values), width))

@@ -28,7 +28,7 @@ THIS = Experiment(
         "and shifted": {},
         "and erased": {"erase": 0.25},
     },
-    pictures=6_000,
+    images=6_000,
     epochs=[60, 20, 7],
 )
 
@@ -38,8 +38,8 @@ def run() -> dict:
     arms, steps = {}, {}
     for epochs in THIS.epochs:
         for name, change in THIS.augmentations.items():
-            arms[name, epochs] = Arm(fast_vit, replace(THIS.recipe, **change), pictures=THIS.pictures)
-            steps[name, epochs] = epochs * (THIS.pictures // THIS.recipe.batch_size)
+            arms[name, epochs] = Arm(fast_vit, replace(THIS.recipe, **change), images=THIS.images)
+            steps[name, epochs] = epochs * (THIS.images // THIS.recipe.batch_size)
     runs = trained_for(steps, "augmentation", arms, THIS.seeds)
     return {
         name: {epochs: summary(runs[name, epochs]) for epochs in sorted(THIS.epochs)} for name in THIS.augmentations

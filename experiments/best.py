@@ -58,7 +58,7 @@ def run() -> dict:
         "parameters": count_parameters(ViT(THIS.model)),
         "test_accuracy_mean": mean(accuracies),
         "test_accuracy_sd": stdev(accuracies),
-        "flop_a_picture": each,
+        "flop_per_image": each,
         "flop_a_second_of_a_large_product": best,
         "share_of_it": [round(each * found["images_per_second"] / best, 4) for found in runs],
         "runs": runs,

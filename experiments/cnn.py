@@ -43,25 +43,25 @@ THIS = Experiment(
     model=SMALL,
     recipe=Recipe(epochs=1, batch_size=64, shift=0),
     seconds=30,
-    pictures=[500, 5_000, 55_000],
+    images=[500, 5_000, 55_000],
     rates=[1e-3, 3e-3, 1e-2],
-    tuned_with=100,  # the seed of the runs that choose a rate
+    tuned_with=100,  # the seed of the runs that choose a learning rate
 )
 
 
 def run() -> dict:
     torch.set_num_threads(1)
     steps = steps_within(THIS.seconds, "cnn", {model: Arm(build, THIS.recipe) for model, build in MODELS.items()})
-    cases = [(model, n) for model in MODELS for n in THIS.pictures]
+    cases = [(model, n) for model in MODELS for n in THIS.images]
     tried = trained({(*case, lr): lr for case in cases for lr in THIS.rates}, steps, "cnn-rates", [THIS.tuned_with])
     found = {case: {lr: tried[*case, lr][0]["validation_accuracy"] for lr in THIS.rates} for case in cases}
     best = {case: max(THIS.rates, key=found[case].get) for case in cases}
     runs = trained(best, steps, "cnn", THIS.seeds)
     arms = {case: {"lr": best[case], "rates": found[case]} | summary(runs[case]) for case in cases}
-    return {"steps": steps, "arms": {model: {n: arms[model, n] for n in THIS.pictures} for model in MODELS}}
+    return {"steps": steps, "arms": {model: {n: arms[model, n] for n in THIS.images} for model in MODELS}}
 
 
 def trained(rates: dict[tuple, float], steps: dict[str, int], name: str, seeds: list[int]) -> dict[tuple, list[dict]]:
-    """The runs of each case, a model with a number of images, at its rate."""
-    arms = {case: Arm(MODELS[case[0]], replace(THIS.recipe, lr=lr), pictures=case[1]) for case, lr in rates.items()}
+    """The runs of each case, a model with a number of images, at its learning rate."""
+    arms = {case: Arm(MODELS[case[0]], replace(THIS.recipe, lr=lr), images=case[1]) for case, lr in rates.items()}
     return trained_for({case: steps[case[0]] for case in arms}, name, arms, seeds)

@@ -11,7 +11,7 @@ import torch
 
 from experiments._data import validated
 from experiments._experiment import Experiment
-from experiments._models import SHORT, SHORT_PICTURES, SMALL
+from experiments._models import SHORT, SHORT_IMAGES, SMALL
 from experiments._trials import checkpoint
 from vitnb import ViT, training
 from vitnb.data import Dataset
@@ -20,7 +20,7 @@ from vitnb.training import fit
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="choice",
-    images=SHORT_PICTURES,
+    images=SHORT_IMAGES,
     model=SMALL,
     recipe=SHORT,
     arms=("matrices", "everything", "nothing"),

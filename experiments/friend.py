@@ -40,7 +40,7 @@ THIS = Experiment(
 
 
 class Scaled(LearnedPositions):
-    """Adds its table so many times, to every image alike."""
+    """Adds `times` its table, to every image alike."""
 
     times = 1.0
 

@@ -26,8 +26,8 @@ TRAINED_SHIFT = 4  # pixels
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="mechanism",
-    pictures=12_800,
-    test_pictures=2_000,
+    images=12_800,
+    test_images=2_000,
     shifts=list(range(7)),
     trained_shift=TRAINED_SHIFT,
     model=SMALL,
@@ -51,7 +51,7 @@ ARMS: dict[str, tuple[Callable[[], nn.Module], int]] = {  # the model, and the s
 
 
 def shifted(images: Tensor, pixels: int) -> list[Tensor]:
-    """Images (B, C, H, W) shifted right, left, down and up by so many pixels; zeros come in."""
+    """Images (B, C, H, W) shifted right, left, down and up by `pixels`; zeros come in."""
     padded = nn.functional.pad(images, (pixels,) * 4)
     H, W = images.shape[2:]
     corners = ((pixels, 0), (pixels, 2 * pixels), (0, pixels), (2 * pixels, pixels))
@@ -60,7 +60,7 @@ def shifted(images: Tensor, pixels: int) -> list[Tensor]:
 
 def asked(model: nn.Module, data: Dataset, pixels: int) -> float:
     """The mean accuracy on test images that are shifted so far in each of the four directions."""
-    images, labels = data.test_images[: THIS.test_pictures], data.test_labels[: THIS.test_pictures]
+    images, labels = data.test_images[: THIS.test_images], data.test_labels[: THIS.test_images]
     found = [accuracy(model, data.normalize(moved), labels) for moved in shifted(images, pixels)[: 4 if pixels else 1]]
     return round(sum(found) / len(found), 4)
 
@@ -71,7 +71,7 @@ def one(data: Dataset, arm: str, seed: int) -> dict:
     name = f"inductive_bias-{list(ARMS).index(arm)}-{seed}"
     with plain_products():
         model, history = train(
-            build, data.subset(THIS.pictures, test=0), replace(THIS.recipe, shift=shift, seed=seed), name
+            build, data.subset(THIS.images, test=0), replace(THIS.recipe, shift=shift, seed=seed), name
         )
     found = {
         "seed": seed,

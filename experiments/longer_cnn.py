@@ -27,7 +27,7 @@ THIS = Experiment(
     reported_on="test",
     recipe=MODELS["CNN"][1],
     rates={"ViT": [1e-3, 3e-3, 1e-2, 3e-2], "CNN": [3e-3, 1e-2, 3e-2, 1e-1]},
-    tuned_with=100,  # the seed of the runs that choose a rate
+    tuned_with=100,  # the seed of the runs that choose a learning rate
     tuned_for=120,  # seconds
     erased=[0.0, LONGER.erase],
 )

@@ -37,8 +37,8 @@ from vitnb.training import Recipe, fit
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="mechanism",
-    pictures=12_800,
-    pictures_looked_at=500,
+    images=12_800,
+    images_looked_at=500,
     images_ablated=2_000,
     ink=0.1,  # a patch with this mean brightness or more shows clothes
     model=SMALL,
@@ -47,7 +47,7 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    data = clothes().subset(THIS.pictures)
+    data = clothes().subset(THIS.images)
     torch.set_num_threads(1)
     runs = []
     for seed in THIS.seeds:
@@ -65,10 +65,10 @@ def run() -> dict:
 @torch.no_grad()
 def look(model: ViT, data: Dataset, start: ViT) -> dict:
     """Everything that chapter 11 measures."""
-    pixels = data.test_images[: THIS.pictures_looked_at]
+    pixels = data.test_images[: THIS.images_looked_at]
     images = data.normalize(pixels)  # (B, C, H, W)
     with record_attention(model) as maps:
-        said = model(images).argmax(1)  # (B,)
+        predicted = model(images).argmax(1)  # (B,)
     with record_attention(start) as start_maps:
         start(images)
     signs = {
@@ -79,15 +79,15 @@ def look(model: ViT, data: Dataset, start: ViT) -> dict:
     }
     black = (0 - data.mean[0]) / data.std[0]
     moved = {
-        "black": occlusion(model, images, said, black).abs(),
-        "gray": occlusion(model, images, said).abs(),
-        "removed": token_removal(model, images, said).abs(),
+        "black": occlusion(model, images, predicted, black).abs(),
+        "gray": occlusion(model, images, predicted).abs(),
+        "removed": token_removal(model, images, predicted).abs(),
     }
     kernels = model.patch_embed.proj.weight  # (D, C, p, p)
     energy = torch.linalg.svdvals(kernels.flatten(1)) ** 2
     near, far = similarity(model)
     return {
-        "heard": rounded(heard(maps)),
+        "attended_tokens": rounded(attended_tokens(maps)),
         "distance": rounded(attention_distance(maps, model.patch_embed.grid_size)),
         "similarity_neighbours": near,
         "similarity_others": far,
@@ -109,9 +109,7 @@ def look(model: ViT, data: Dataset, start: ViT) -> dict:
 
 def ink(data: Dataset) -> Tensor:
     """Which patches of the images show clothes: (B, N)."""
-    return (
-        patchify(data.test_images[: THIS.pictures_looked_at].float() / 255, THIS.model.patch_size).mean(2) >= THIS.ink
-    )
+    return patchify(data.test_images[: THIS.images_looked_at].float() / 255, THIS.model.patch_size).mean(2) >= THIS.ink
 
 
 def on_the_clothes(heads: Tensor, mask: Tensor) -> dict:
@@ -150,7 +148,7 @@ def mean(values: Tensor) -> float:
     return round(values.nanmean().item(), 4)
 
 
-def heard(maps: list[Tensor]) -> Tensor:
+def attended_tokens(maps: list[Tensor]) -> Tensor:
     """How many tokens a row of attention attends to, e to the power of its entropy: (layers, h)."""
     return torch.stack([(-(a * a.clamp(min=1e-30).log()).sum(-1)).exp().mean((0, 2)) for a in maps])
 

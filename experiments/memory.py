@@ -24,7 +24,7 @@ THIS = Experiment(
     data=None,
     device=DEVICE,
     size=SIZES[SIZE],
-    pictures=8,
+    images=8,
     runs=15,
 )
 
@@ -45,7 +45,7 @@ def peak(name: str) -> int:
     """Bytes at the peak of an answer, less those before it."""
     sizes = {key: value for key, value in SIZES[SIZE].items() if key != "batch"}
     model = MODELS[name](**sizes).to(DEVICE).eval()
-    images = torch.randn(THIS.pictures, 3, 224, 224, device=DEVICE)
+    images = torch.randn(THIS.images, 3, 224, 224, device=DEVICE)
     if DEVICE == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

@@ -4,8 +4,8 @@ Chapters 00 and 12: the small ViT of TrainRace (vitbook.figures) with the page's
 own images, and the same with each fault of the clinic that a model or a
 training loop can have; on Fashion-MNIST with those that people have published.
 All runs of a seed start with the same weights and see the same batches. Nothing
-is chosen by the test accuracy, which is that after the last step; a loss that
-is no number counts as guessing. Where a model draws its cls token anew in each
+is chosen by the test accuracy, which is that after the last step; a loss
+that is NaN counts as guessing. Where a model draws its cls token anew in each
 call, another run gives other numbers.
 """
 

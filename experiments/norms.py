@@ -26,7 +26,7 @@ THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="mechanism",
     steps=STACK_STEPS,
-    test_pictures=2000,
+    test_images=2000,
     depths=(6, 12, 24, 36),
     norms=("pre", "post"),
     warmup_steps=(0, 50),
@@ -46,7 +46,7 @@ def build(depth: int, norm: str, change: str, seed: int) -> ViT:
 
 
 def one(data: Dataset, depth: int, norm: str, warmup: int, lr: float, change: str, seed: int) -> float:
-    """The test accuracy after the last step; a loss that is no number counts as guessing."""
+    """The test accuracy after the last step; a loss that is NaN counts as guessing."""
     recipe = replace(THIS.recipe, lr=lr, warmup=warmup / THIS.steps, seed=seed)
     try:
         return fit(build(depth, norm, change, seed), data, recipe).test_accuracy[-1]
@@ -63,7 +63,7 @@ def arms() -> list[tuple]:
 
 def run() -> dict:
     data = clothes()
-    data = data.subset(THIS.steps * THIS.recipe.batch_size, test=THIS.test_pictures)
+    data = data.subset(THIS.steps * THIS.recipe.batch_size, test=THIS.test_images)
     torch.set_num_threads(1)
     file = checkpoint("norms").with_name("norms-runs.pt")  # the runner deletes it when all is stored
     runs: dict[str, list[float]] = torch.load(file, weights_only=True) if file.exists() else {}

@@ -25,7 +25,7 @@ POOLS = ("cls", "mean", "patch mean", "attn")
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
     purpose="choice",
-    pictures=5_000,
+    images=5_000,
     model=ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0),
     recipe=Recipe(epochs=3, batch_size=50),
     pools=POOLS,
@@ -66,7 +66,7 @@ def one(data: Dataset, pool: str, lr: float, seed: int) -> float:
 
 
 def run() -> dict:
-    data = validated().subset(THIS.pictures)
+    data = validated().subset(THIS.images)
     return {
         "validation_accuracy": {
             pool: {str(lr): [one(data, pool, lr, seed) for seed in THIS.seeds] for lr in THIS.rates}

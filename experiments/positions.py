@@ -24,13 +24,13 @@ from vitnb.data import Dataset
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="mechanism",
-    pictures=8_000,
-    test_pictures=5_000,
+    images=8_000,
+    test_images=5_000,
     model=PLACED,
     arms=PLACES,
     recipe=PLACED_RECIPE,
     sizes=[21, 28, 35, 42],
-    size_test_pictures=2_000,  # test images for each size: more tokens, more time
+    size_test_images=2_000,  # test images for each size: more tokens, more time
 )
 
 
@@ -59,7 +59,7 @@ def resized(model: ViT, size: int, stretch=resize_positions) -> ViT:
 
 def run() -> dict:
     data = clothes()
-    data = data.subset(THIS.pictures, test=THIS.test_pictures)
+    data = data.subset(THIS.images, test=THIS.test_images)
     results = {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in THIS.arms}
     with_table = [arm for arm in THIS.arms if arm != "none"]
     return {
@@ -83,7 +83,7 @@ def one(data: Dataset, arm: str, seed: int) -> dict:
     if arm == "none":
         return out
     for size in THIS.sizes:
-        scaled = F.interpolate(images[: THIS.size_test_pictures], size=(size, size), mode="bilinear", antialias=True)
+        scaled = F.interpolate(images[: THIS.size_test_images], size=(size, size), mode="bilinear", antialias=True)
         for key, stretch in (("right", resize_positions), ("line", as_one_line)):
-            out[key].append(accuracy(resized(model, size, stretch), scaled, labels[: THIS.size_test_pictures]))
+            out[key].append(accuracy(resized(model, size, stretch), scaled, labels[: THIS.size_test_images]))
     return out

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from experiments._data import validated, watched_on
 from experiments._experiment import Experiment
-from experiments._models import SHORT, SHORT_PICTURES, SMALL, TEXTBOOK_RECIPE, changed
+from experiments._models import SHORT, SHORT_IMAGES, SMALL, TEXTBOOK_RECIPE, changed
 from experiments._trials import accuracy, thin, train
 from vitnb import ViT
 from vitnb.data import Dataset
@@ -20,7 +20,7 @@ WATCHED = 1_000  # validation images after each epoch; at the end all of them
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="choice",
-    pictures=SHORT_PICTURES,
+    images=SHORT_IMAGES,
     model=SMALL,
     recipe=SHORT,
     arms={  # what is changed: of the recipe, or of the model
@@ -40,7 +40,7 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    data = validated().subset(THIS.pictures)
+    data = validated().subset(THIS.images)
     return {"runs": {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in THIS.arms}}
 
 

@@ -48,7 +48,7 @@ def run() -> dict:
 
 
 def tokens(side: int, chance: random.Random) -> dict:
-    """An answer for one image of so many pixels: the fused kernel, and attention written out."""
+    """An answer for one image of side x side pixels: the fused kernel, and attention written out."""
     model = ViT(replace(THIS.block, img_size=side)).to(DEVICE).eval()
     images = torch.randn(max(1, 2048 // model.config.num_patches), 1, side, side, device=DEVICE)
 

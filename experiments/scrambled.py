@@ -20,7 +20,7 @@ from vitnb.training import Recipe
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="mechanism",
-    pictures=12_800,
+    images=12_800,
     model=ViTConfig(patch_size=7, embed_dim=64, depth=4, num_heads=4, mlp_ratio=4.0),
     pos_stds=[0.02, 1.0],
     recipe=Recipe(epochs=4, lr=1e-3),
@@ -49,7 +49,7 @@ def one(data: Dataset, arm: str, seed: int, pos_std: float) -> float:
 
 
 def run() -> dict:
-    data = clothes().subset(THIS.pictures, test=5000)
+    data = clothes().subset(THIS.images, test=5000)
     return {
         "accuracy": {
             str(pos_std): {arm: [one(data, arm, seed, pos_std) for seed in THIS.seeds] for arm in ARMS}

@@ -21,8 +21,8 @@ from vitnb.data import Dataset
 THIS = Experiment(
     seeds=[0],
     purpose="mechanism",
-    pictures=8_000,
-    test_pictures=5_000,
+    images=8_000,
+    test_images=5_000,
     orders=8,
     model=PLACED,
     arms=PLACES,
@@ -65,7 +65,7 @@ def rounded(values: Tensor, digits: int) -> list:
 
 def run() -> dict:
     data = clothes()
-    data = data.subset(THIS.pictures, test=THIS.test_pictures)
+    data = data.subset(THIS.images, test=THIS.test_images)
     torch.set_num_threads(1)
     labels = data.test_labels.tolist()
     chosen = [labels.index(label) for label in range(len(data.classes))]  # the first of each class
@@ -75,7 +75,7 @@ def run() -> dict:
     models = {arm: ask(trained(data, arm, THIS.seeds[0]), data, chosen, orders) for arm in THIS.arms}
     return {
         "classes": list(data.classes),
-        "pictures": chosen,
+        "images": chosen,
         "pixels": data.test_images[chosen].flatten(1).tolist(),
         "orders": orders.tolist(),
         "models": models,

@@ -24,7 +24,7 @@ PAIRS = replace(SINGLE, img_size=(14, 28), num_classes=2)
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="mechanism",
-    pictures={"pairs": 12_000, "single": 6_000},
+    images={"pairs": 12_000, "single": 6_000},
     models={"pairs": PAIRS, "single": SINGLE},
     recipe=Recipe(epochs=5, batch_size=64),
 )
@@ -50,8 +50,8 @@ def build(config: ViTConfig, arm: str, seed: int) -> ViT:
 def tasks() -> dict[str, tuple[ViTConfig, Dataset]]:
     data = clothes()
     return {
-        "pairs": (PAIRS, pairs(data, THIS.pictures["pairs"])),
-        "single": (SINGLE, data.subset(THIS.pictures["single"])),
+        "pairs": (PAIRS, pairs(data, THIS.images["pairs"])),
+        "single": (SINGLE, data.subset(THIS.images["single"])),
     }
 
 

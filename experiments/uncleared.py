@@ -2,7 +2,7 @@
 
 Chapter 12: the small ViT of TrainRace on the page's digits. All runs of a seed
 start with the same weights and see the same batches. The accuracy on the test
-images after the last step; a loss that is no number counts as guessing.
+images after the last step; a loss that is NaN counts as guessing.
 """
 
 import math

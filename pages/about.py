@@ -45,15 +45,17 @@ def groups(path: Path) -> list[tuple[str, list[Package]]]:
 def licence(name: str) -> str:
     """Return the licence that an installed package names: in its metadata, or as the title of its file."""
     try:
-        said = metadata.metadata(name)
+        fields = metadata.metadata(name)
     except metadata.PackageNotFoundError:
         return ABSENT
-    named = [line.split("::")[-1].strip() for line in said.get_all("Classifier") or [] if line.startswith("License ::")]
-    text = (said.get("License") or "").strip()
+    named = [
+        line.split("::")[-1].strip() for line in fields.get_all("Classifier") or [] if line.startswith("License ::")
+    ]
+    text = (fields.get("License") or "").strip()
     files = [file for file in metadata.files(name) or [] if file.name.startswith("LICEN") and ".dist-info" in str(file)]
     titles = [line.strip() for line in (text, *(file.read_text() for file in files[:1])) if line.strip()]
     short = [title for line in titles if len(title := line.splitlines()[0].strip()) < NAMED]
-    return said.get("License-Expression") or ", ".join(named) or next(iter(short), "not named")
+    return fields.get("License-Expression") or ", ".join(named) or next(iter(short), "not named")
 
 
 def cell(text: str) -> str:

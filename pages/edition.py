@@ -41,15 +41,15 @@ class Edition:
 
 def read(source: Path) -> Edition:
     """Return the edition whose sources are in this folder."""
-    said = yaml.safe_load((source / "CITATION.cff").read_text(encoding="utf-8"))
+    citation = yaml.safe_load((source / "CITATION.cff").read_text(encoding="utf-8"))
     commit = origin.commit(source)
     return Edition(
-        title=said["title"],
-        authors=", ".join(author["name"] for author in said["authors"]),
-        abstract=" ".join(said["abstract"].split()),
+        title=citation["title"],
+        authors=", ".join(author["name"] for author in citation["authors"]),
+        abstract=" ".join(citation["abstract"].split()),
         version=vitnb.__version__,
-        name=said["preferred-citation"]["edition"],
-        released=str(said["date-released"]),
+        name=citation["preferred-citation"]["edition"],
+        released=str(citation["date-released"]),
         commit=commit,
         date=origin.git("log", "-1", "--format=%cs", folder=source) if commit else "",
         changed=bool(commit and origin.git("status", "--porcelain", "--untracked-files=no", folder=source)),

@@ -125,7 +125,7 @@ def link_citations(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         link["reftitle"] = title.replace("\\url ", "")
 
 
-def mend_bibliography(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
+def fix_bibliography(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
     """Give the entries of the bibliography a role that screen readers know."""
     if "body" in context:  # docutils 0.21 writes one that ARIA has withdrawn
         context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
@@ -150,7 +150,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("config-inited", follow_repository, priority=100)
     app.connect("source-read", prepare_source)
     app.connect("doctree-resolved", link_citations)
-    app.connect("html-page-context", mend_bibliography)
+    app.connect("html-page-context", fix_bibliography)
     app.connect("html-page-context", launch_stamped, priority=900)  # the theme makes the buttons at 501
     app.connect("build-finished", name_downloads)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

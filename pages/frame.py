@@ -130,13 +130,13 @@ class Course(SphinxDirective):
         pages = {
             f"{number(page):02}": page for _, pages in contents(source) for page in pages if number(page) is not None
         }
-        for said in filter(None, map(str.strip, self.content)):
-            page = pages.get(said.rstrip("*"))
+        for entry in filter(None, map(str.strip, self.content)):
+            page = pages.get(entry.rstrip("*"))
             chapter = page and read_chapter(source, page)
             if not chapter:
-                raise ValueError(f"{said!r} is no chapter with a card: one of {', '.join(pages)} is wanted")
+                raise ValueError(f"{entry!r} is no chapter with a card: use one of {', '.join(pages)}")
             self.env.note_dependency(str(source / f"{page}.ipynb"))
-            exercises = 0 if said.endswith("*") else chapter.exercises
+            exercises = 0 if entry.endswith("*") else chapter.exercises
             total += chapter.reading + exercises
             name = f"[{numbered(page, chapter.title)}](/{page}.ipynb)"
             lines.append(f"| {name} | {duration(chapter.reading)} | {duration(exercises) or 'none'} |")
@@ -188,12 +188,12 @@ def description(doctree: nodes.document | None) -> str:
     first = next((text for text in texts if len(text.astext()) >= SHORTEST), None)  # not a title below the title
     if first is None:
         return ""
-    said = ""
+    text = ""
     for sentence in SENTENCE.split(" ".join(first.astext().split())):
-        if said and len(said) + len(sentence) >= LONGEST:
+        if text and len(text) + len(sentence) >= LONGEST:
             break
-        said = f"{said} {sentence}".strip()
-    return said if len(said) <= LONGEST else said[: LONGEST - 1].rsplit(" ", 1)[0] + "…"
+        text = f"{text} {sentence}".strip()
+    return text if len(text) <= LONGEST else text[: LONGEST - 1].rsplit(" ", 1)[0] + "…"
 
 
 def published(slug: str) -> str:
@@ -208,17 +208,17 @@ def published(slug: str) -> str:
 
 def describe(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
     """Write what search engines and other sites show of a page: title, description, image."""
-    said = description(doctree) if doctree is not None else ""
-    if not said or app.builder.name == "epub":
+    text = description(doctree) if doctree is not None else ""
+    if not text or app.builder.name == "epub":
         return
     home = published(app.config.vitbook_rename[1])
     card = home + CARD if home else "../" * pagename.count("/") + CARD
     title = numbered(pagename, app.env.titles[pagename].astext())
-    tags = {"type": "website" if pagename == app.config.root_doc else "article", "title": title, "description": said}
+    tags = {"type": "website" if pagename == app.config.root_doc else "article", "title": title, "description": text}
     tags |= {"site_name": app.config.html_title, "image": card, "image:alt": CARD_SAYS}
     if home:
         tags["url"] = f"{home}{pagename}.html"
-    lines = [f'<meta name="description" content="{html.escape(said)}">']
+    lines = [f'<meta name="description" content="{html.escape(text)}">']
     lines += [f'<meta property="og:{name}" content="{html.escape(value)}">' for name, value in tags.items()]
     lines.append('<meta name="twitter:card" content="summary_large_image">')
     context["metatags"] = context.get("metatags", "") + "\n".join(lines)

@@ -40,7 +40,7 @@ def prepare_source(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] = json.dumps(notebook)
 
 
-class StillPictures(SphinxPostTransform):
+class StillImages(SphinxPostTransform):
     """Keep the still image of a live figure in the page: it shows until a script runs, and where none does."""
 
     default_priority = 3  # before myst-nb takes one kind of each output
@@ -65,7 +65,7 @@ def add_script(app: Sphinx, pagename: str, template: str, context: dict, doctree
 
 def setup(app: Sphinx) -> dict:
     """Register the extension."""
-    app.add_post_transform(StillPictures)
+    app.add_post_transform(StillImages)
     app.connect("source-read", prepare_source)
     app.connect("html-page-context", add_script)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -86,10 +86,10 @@ def check(epub: Path) -> str:
         return words if os.environ.get("CI") != "true" else sys.exit(f"{epub}: {words}")
     command = ["java", "-jar", CHECKER, "--failonwarnings", epub]
     found = subprocess.run(command, capture_output=True, text=True)
-    said = found.stdout + found.stderr
+    printed = found.stdout + found.stderr
     if found.returncode:
-        sys.exit(f"{said}{epub}: epubcheck is not content")
-    return next((line for line in said.splitlines() if line.startswith("Messages")), said.strip())
+        sys.exit(f"{printed}{epub}: epubcheck is not content")
+    return next((line for line in printed.splitlines() if line.startswith("Messages")), printed.strip())
 
 
 def main() -> int:

@@ -81,7 +81,7 @@ def adopt(page: str, element: ET.Element, folder: str) -> None:
 
 
 def lower(element: ET.Element, levels: int) -> None:
-    """Make every heading of an element less by so many levels."""
+    """Lower every heading of an element by `levels`."""
     for one in element.iter():
         if found := re.fullmatch(rf"{re.escape(tag('h'))}([1-6])", one.tag):
             one.tag = tag(f"h{min(6, int(found[1]) + levels)}")
@@ -216,8 +216,8 @@ def contents_line(text: str, target: str, kind: str) -> ET.Element:
 def dangling(page: ET.Element) -> list[str]:
     """Return the links of the one page that lead nowhere, and ids that it has twice."""
     ids = [one.get("id") for one in page.iter() if one.get("id")]
-    wanted = {one.get("href")[1:] for one in page.iter(tag("a")) if one.get("href", "").startswith("#")}
-    return sorted(wanted - set(ids)) + sorted({f"twice: {one}" for one in ids if ids.count(one) > 1})
+    referenced = {one.get("href")[1:] for one in page.iter(tag("a")) if one.get("href", "").startswith("#")}
+    return sorted(referenced - set(ids)) + sorted({f"twice: {one}" for one in ids if ids.count(one) > 1})
 
 
 # ---- Printing
@@ -258,8 +258,8 @@ def print_book(html: Path, pdf: Path) -> None:
 def sign(pdf: Path, this: edition.Edition) -> None:
     """Write into the PDF who made it and what it is; structure and outline stay."""
     writer = PdfWriter(clone_from=pdf)
-    said = {"/Title": this.title, "/Author": this.authors, "/Subject": this.abstract}
-    writer.add_metadata({**said, "/Keywords": f"version {this.version}, {this.commit}"})
+    fields = {"/Title": this.title, "/Author": this.authors, "/Subject": this.abstract}
+    writer.add_metadata({**fields, "/Keywords": f"version {this.version}, {this.commit}"})
     root = writer.root_object
     root[NameObject("/Lang")] = TextStringObject("en")
     root[NameObject("/PageMode")] = NameObject("/UseOutlines")

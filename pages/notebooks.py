@@ -42,8 +42,8 @@ import sys
 
 if "google.colab" in sys.modules:
     address = "{address}"
-    wanted = f"{anywidget} psygnal {{address}}"
-    get_ipython().system(f"pip install -qq --no-deps {{wanted}}")"""
+    packages = f"{anywidget} psygnal {{address}}"
+    get_ipython().system(f"pip install -qq --no-deps {{packages}}")"""
 KEPT_METADATA = {
     "notebook": ("accelerator", "mystnb", "widgets"),
     "cell": ("cellView", "jupyter", "mystnb", "slideshow", "tags"),
@@ -275,12 +275,12 @@ def cell_faults(cell: NotebookNode) -> list[str]:
     if cell.id != "setup" and any(len(line) > MAX_LINE for line in cell.source.splitlines()):
         found.append(f"has a line of more than {MAX_LINE} characters")
     kinds = [output.get("data", {}) for output in cell.outputs]
-    pictures = [data for data in kinds if any(kind.startswith("image/") for kind in data)]
-    mute = [data for data in pictures if DRAWING not in data.get("image/svg+xml", "")]
-    if "figure" in figure and not pictures:
-        found.append("is a figure without a picture")
+    images = [data for data in kinds if any(kind.startswith("image/") for kind in data)]
+    mute = [data for data in images if DRAWING not in data.get("image/svg+xml", "")]
+    if "figure" in figure and not images:
+        found.append("is a figure without an image")
     if mute and not {"remove-output", "remove-cell"} & set(tags) and not figure.get("image", {}).get("alt"):
-        found.append("draws a picture without mystnb.image.alt in its metadata")
+        found.append("draws an image without mystnb.image.alt in its metadata")
     return found
 
 

@@ -160,9 +160,9 @@ class Deck:
             for output in cell.get("outputs", [])
             if "image/png" in output.get("data", {}) and VIEW not in output["data"]
         ]
-        return [f'<div class="image">{self.picture(cell, png)}</div>' for png in pngs]
+        return [f'<div class="image">{self.img(cell, png)}</div>' for png in pngs]
 
-    def picture(self, cell: dict, png: str | list[str]) -> str:
+    def img(self, cell: dict, png: str | list[str]) -> str:
         """Return an image with the words that the chapter has for it."""
         alt = cell["metadata"].get("mystnb", {}).get("image", {}).get("alt")
         if not alt:
@@ -195,7 +195,7 @@ class Deck:
             data = output.get("data", {})
             if VIEW not in data:
                 continue
-            still = self.picture(cell, data["image/png"]) if "image/png" in data else ""
+            still = self.img(cell, data["image/png"]) if "image/png" in data else ""
             view = {**data[VIEW], "model_id": self.keep(chapter, data[VIEW]["model_id"])}
             script = f'<script type="{VIEW}">{script_text(view)}</script>'
             frames.append(f'<div class="live-figure" data-wide data-prevent-swipe>{still}{script}</div>')

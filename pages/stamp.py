@@ -67,7 +67,7 @@ def stamped(text: str, path: str, slug: str, commit: str) -> str:
             source, named = origin.ARCHIVE.subn(origin.archive(slug, commit), source)
         cell["source"] = source.splitlines(keepends=True)
     if named != 1:
-        raise ValueError(f"the setup cell of {path} names {named} archives to install: 1 is wanted")
+        raise ValueError(f"the setup cell of {path} names {named} archives to install, and must name one")
     first = {"cell_type": "markdown", "id": "badge", "metadata": {}, "source": [badge(slug, path)]}
     notebook["cells"].insert(0, first)
     return json.dumps(notebook, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     slug = options.repository or origin.repository(folder=ROOT)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", slug) or slug == origin.UNKNOWN:
-        parser.error("no remote named origin leads to GitHub: --repository OWNER/NAME is wanted")
+        parser.error("no remote named origin leads to GitHub: use --repository OWNER/NAME")
     commit = origin.git("rev-parse", "--verify", "-q", f"{options.commit}^{{commit}}", folder=ROOT)
     if not commit:
         parser.error(f"there is no commit {options.commit!r} here")

@@ -107,7 +107,7 @@ def prepare_page(app: Sphinx, doctree: nodes.document, docname: str) -> None:
                 link.replace_self(nodes.inline("", link.astext()))
 
 
-def mend_page(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
+def fix_page(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
     """Leave to a page what EPUB allows: no script, no style sheet of the web pages, no paragraph in a summary."""
     if app.builder.name != "epub":
         return
@@ -270,5 +270,5 @@ def setup(app: Sphinx) -> dict:
     app.add_builder(StillBuilder, override=True)
     app.connect("source-read", prepare_source, priority=400)  # before controls are replaced
     app.connect("doctree-resolved", prepare_page)
-    app.connect("html-page-context", mend_page, priority=900)
+    app.connect("html-page-context", fix_page, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -102,7 +102,7 @@ def own(course: Path, number: str) -> Exercise:
     tasks = getattr(sys.modules["vitnb_course"], "TASKS", {})
     answers = getattr(sys.modules["vitnb_course"], "ANSWERS", {})
     if number not in tasks:
-        raise ValueError(f"{course} has no text for exercise {number!r}: TASKS = {{{number!r}: '...'}} is wanted")
+        raise ValueError(f"{course} has no text for exercise {number!r}: add TASKS = {{{number!r}: '...'}}")
     signature = engine.EXERCISES[number].signature
     skeleton = f"def {signature}:\n    ..."
     return Exercise(
@@ -116,9 +116,9 @@ def own(course: Path, number: str) -> Exercise:
 
 def graded(grade_id: str, kind: str, points: float | None = None) -> dict:
     """What nbgrader reads of a cell: with points a locked test, without them one that the student may change."""
-    said = {"schema_version": 3, "grade_id": grade_id, "solution": False, "task": False, "cell_type": kind}
+    fields = {"schema_version": 3, "grade_id": grade_id, "solution": False, "task": False, "cell_type": kind}
     tests = {"grade": True, "locked": True, "points": points}
-    return {"nbgrader": said | (tests if points is not None else {"grade": False, "locked": False})}
+    return {"nbgrader": fields | (tests if points is not None else {"grade": False, "locked": False})}
 
 
 def handout(title: str, exercises: Sequence[Exercise], points: Sequence[float], address: str) -> NotebookNode:
@@ -182,7 +182,7 @@ def write(
     Raises: ValueError for an exercise that does not exist, two that want the same name, or points for others.
     """
     if len(points) not in (1, len(numbers)):
-        raise ValueError(f"{len(points)} points for {len(numbers)} exercises: one for all, or one for each, is wanted")
+        raise ValueError(f"{len(points)} points for {len(numbers)} exercises: give one for all, or one for each")
     if not all(0 <= worth < math.inf for worth in points):
         raise ValueError(f"points must be at least 0 and finite, got {', '.join(f'{p:g}' for p in points)}: use 1")
     points = list(points) * (len(numbers) // len(points))
@@ -195,8 +195,8 @@ def write(
     for n, one in enumerate(exercises):
         for other in exercises[:n]:
             if both := one.names & other.names:
-                wanted = f"exercises {other.number} and {one.number} both want {', '.join(sorted(both))}"
-                raise ValueError(f"{wanted}: put them into two assignments")
+                clash = f"exercises {other.number} and {one.number} both want {', '.join(sorted(both))}"
+                raise ValueError(f"{clash}: put them into two assignments")
     # Students install what the teacher has, unless GitHub does not have it.
     at = origin.pushed(notebooks.ROOT) or origin.branch(folder=notebooks.ROOT)
     made = handout(title or name, exercises, points, origin.archive(slug, at))

@@ -67,7 +67,7 @@ def stamp_locally(out: Path) -> None:
     for path in out.rglob("*.ipynb"):
         text, address = path.read_text(encoding="utf-8"), stamp.origin.archive(slug, commit)
         if text.count(address) != 1:
-            raise SystemExit(f"{path.name} names {address} {text.count(address)} times: once is wanted")
+            raise SystemExit(f"{path.name} names {address} {text.count(address)} times, and must name it once")
         path.write_text(text.replace(address, packed.as_uri()), encoding="utf-8")
 
 
@@ -144,9 +144,12 @@ def run_here(folder: Path, names: Sequence[str]) -> int:
         after = versions()
         changed = {name: after.get(name) for name in before | after if before.get(name) != after.get(name)}
         wrong += [f"{name} was {before[name]} and is {after.get(name)}" for name in KEPT if name in changed]
-        said = ", ".join(f"{name} {before.get(name, 'none')} -> {now}" for name, now in sorted(changed.items()))
+        updates = ", ".join(f"{name} {before.get(name, 'none')} -> {now}" for name, now in sorted(changed.items()))
         print(
-            f"{path.relative_to(folder).as_posix():48} {took:7.0f}  {first:10.1f}  {said}", *wrong, sep="\n", flush=True
+            f"{path.relative_to(folder).as_posix():48} {took:7.0f}  {first:10.1f}  {updates}",
+            *wrong,
+            sep="\n",
+            flush=True,
         )
         put_back(before, after)
         failed, total = failed + bool(wrong), total + took

@@ -88,7 +88,7 @@ def changes(source: list[str], node: ast.AST) -> Iterator[tuple[int, int, str, s
 
 
 def possible(part: str, path: Path) -> Iterator[Mutant]:
-    """All mutants of a file, but of annotations and of what is said: columns of ASCII lines are characters."""
+    """All mutants of a file, but of annotations and texts: columns of ASCII lines are characters."""
     source = path.read_text(encoding="utf-8").split("\n")
     for top in ast.parse("\n".join(source)).body:
         for function in [top, *getattr(top, "body", [])] if isinstance(top, ast.ClassDef) else [top]:
@@ -144,7 +144,7 @@ def run(mutants: list[Mutant], out: Path) -> None:
     done = len(out.read_text().splitlines()) if out.exists() else 0
     for mutant in mutants[done:]:
         with out.open("a") as file:
-            file.write(json.dumps({"said": tried(mutant), **asdict(mutant)}) + "\n")
+            file.write(json.dumps({"outcome": tried(mutant), **asdict(mutant)}) + "\n")
 
 
 def main(what: str, *paths: str) -> None:
@@ -155,10 +155,13 @@ def main(what: str, *paths: str) -> None:
     else:
         before, after = ([json.loads(line) for line in Path(path).read_text().splitlines()] for path in paths)
         for one, other in zip(before, after, strict=True):
-            if one["said"] == "noticed" and other["said"] == "survives":
+            if one["outcome"] == "noticed" and other["outcome"] == "survives":
                 print(json.dumps(other))
         for name, all_ in (("before", before), ("after", after)):
-            print(name, {said: sum(m["said"] == said for m in all_) for said in ("noticed", "survives", "gone")})
+            print(
+                name,
+                {outcome: sum(m["outcome"] == outcome for m in all_) for outcome in ("noticed", "survives", "gone")},
+            )
 
 
 if __name__ == "__main__":

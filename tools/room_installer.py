@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 PY = "py" if os.name == "nt" else "python3"
 MEMORY = 4e9  # bytes; the notebooks of one chapter, JupyterLab and a browser
 TOLERABLE = ("Memory", "Pages", "Notebooks")  # what hinders no installation
-SAID = 3  # the exit status of look where it has said what is missing
+LACKING = 3  # the exit status of look where something is missing
 PEAK = (
     "import psutil; print(psutil.Process().memory_info().peak_wset)"
     if os.name == "nt"
@@ -103,10 +103,10 @@ def too_small(folder: Path, disk: float) -> Iterator[str]:
 def damaged(folder: Path, files: dict[str, str]) -> Iterator[str]:
     """What is missing or damaged in the unpacked archive: wheels and data one by one, others counted."""
     several = {}
-    for name, wanted in sorted(files.items()):
+    for name, digest in sorted(files.items()):
         kind, path = name.split("/")[0].capitalize(), folder / name
         state = "damaged" if path.is_file() else "missing"
-        if state == "damaged" and (kind == "Notebooks" or sha256(path) == wanted):
+        if state == "damaged" and (kind == "Notebooks" or sha256(path) == digest):
             continue  # a notebook is there to be changed
         several.setdefault((kind, state, name if kind in ("Wheels", "Data") else kind), []).append(name)
     for (kind, state, _), names in several.items():
@@ -191,7 +191,7 @@ def check(folder: Path, chapters: Sequence[str] = ()) -> int:
     if installed(folder) and pins(folder).exists():
         look = [str(python_of(folder)), str(folder / "room.py"), "look", *(() if found else chapters)]
         status = subprocess.call(look, env=inside(folder))
-        if status not in (0, SAID):
+        if status not in (0, LACKING):
             found.append(f"Environment: its Python fails ({status}).")
     return verdict(found) if found or not status else 1
 
@@ -222,14 +222,14 @@ def look(folder: Path, chapters: Sequence[str]) -> int:
     for what, problem in (("PyTorch", bad_torch), ("Data", bad_data), ("Check", bad_check)):
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # a check prints its verdict
-                said = problem()
+                message = problem()
         except Exception as error:
-            said = f"{type(error).__name__}: {error}".splitlines()[0]
-        found += [f"{what}: {said}"] if said else []
+            message = f"{type(error).__name__}: {error}".splitlines()[0]
+        found += [f"{what}: {message}"] if message else []
     for chapter in () if found else chapters:
         found += run(folder, chapter)
     print(*found, sep="\n", end="\n" if found else "", flush=True)
-    return SAID if found else 0
+    return LACKING if found else 0
 
 
 def other_packages(folder: Path) -> Iterator[str]:

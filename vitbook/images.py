@@ -52,8 +52,8 @@ def _side_by_side(images: Tensor, labels: Tensor, n: int, seed: int) -> tuple[Te
     kinds = torch.stack([left, torch.where(same == 1, left, other)], dim=1)  # (n, 2)
     index = torch.empty(n, 2, dtype=torch.long)
     for kind, places in enumerate(members):
-        wanted = kinds == kind  # (n, 2)
-        index[wanted] = places[torch.randint(len(places), (int(wanted.sum()),), generator=generator)]
+        mask = kinds == kind  # (n, 2)
+        index[mask] = places[torch.randint(len(places), (int(mask.sum()),), generator=generator)]
     small = F.avg_pool2d(images[index][:, :, 0].float(), 2).byte()  # (n, 2, H/2, W/2)
     return torch.cat([small[:, :1], small[:, 1:]], dim=3), same
 

@@ -109,10 +109,10 @@ def _check_damage(folders: list[Path], error: Exception) -> None:
     for place, n in itertools.product(places, range(len(RESOURCES))):
         there = list(filter(Path.is_file, _both(place / RESOURCES[n][0])))
         if there and _file(place, n) is None:
-            path, wanted = there[0], RESOURCES[n][1] if there[0].suffix else UNPACKED[n]
+            path, expected = there[0], RESOURCES[n][1] if there[0].suffix else UNPACKED[n]
             raise RuntimeError(
                 f"{path} is damaged, or of another data set: its SHA-256 sum is {_sum(path.read_bytes())} and should be"
-                f" {wanted}; no good copy could be fetched ({error}). Replace it, or delete it and load again with a"
+                f" {expected}; no good copy could be fetched ({error}). Replace it, or delete it and load again with a"
                 " network."
             ) from error
 

@@ -154,15 +154,15 @@ def normalised(
     use, y = _batch(name, x, sizes and sizes[0])
     if y is not None:
         use, y = _normalised(use, y, sizes, dtype)
-    wanted = "floats (B, C, H, W)"
+    expected = "floats (B, C, H, W)"
     if sizes:
-        wanted = f"{dtype} of shape {(len(x) if isinstance(x, Tensor) and x.ndim else 1, *sizes)}"
+        expected = f"{dtype} of shape {(len(x) if isinstance(x, Tensor) and x.ndim else 1, *sizes)}"
     if use == name and sizes and tuple(x.shape[1:]) != sizes:
         use = f"images of that shape, or build the model for {tuple(x.shape[1:])}"
     if use != name:
         use += " with the data that the model was trained on" if "data.normalize" in use else ""
         kind = ValueError if isinstance(x, Tensor) and x.is_floating_point() and dtype in (None, x.dtype) else TypeError
-        raise kind(f"{name} must be normalised {wanted}, got {_described(x)}: use {use}")
+        raise kind(f"{name} must be normalised {expected}, got {_described(x)}: use {use}")
     return x
 
 

@@ -165,8 +165,8 @@ def overlap(maps: Tensor, mask: Tensor, mass: float = 0.6) -> Tensor:
     if not 0 < mass <= 1:
         raise ValueError(f"mass is {mass}, not a share of a map: use a number above 0 and up to 1, for example 0.6")
     largest, order = (maps / maps.sum(dim=1, keepdim=True)).sort(dim=1, descending=True)  # (B, N)
-    wanted = largest.cumsum(dim=1) - largest < mass  # still too little before this patch
-    chosen = torch.zeros_like(mask).scatter(1, order, wanted)  # (B, N)
+    kept = largest.cumsum(dim=1) - largest < mass  # still too little before this patch
+    chosen = torch.zeros_like(mask).scatter(1, order, kept)  # (B, N)
     return (chosen & mask).sum(dim=1) / (chosen | mask).sum(dim=1)
 
 

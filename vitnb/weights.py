@@ -138,8 +138,8 @@ def to_torchvision(model: ViT) -> "TorchvisionViT":
 
     model = _vit(model)
     c, pe = model.config, model.patch_embed
-    wanted = dict(stem="patch", norm="pre", global_pool="cls", in_chans=3, qkv_bias=True)
-    _require(c, "torchvision", wanted | dict(init_values=None, reg_tokens=0, no_embed_class=False))
+    expected = dict(stem="patch", norm="pre", global_pool="cls", in_chans=3, qkv_bias=True)
+    _require(c, "torchvision", expected | dict(init_values=None, reg_tokens=0, no_embed_class=False))
     for name, (height, width) in (("img_size", pe.img_size), ("patch_size", pe.patch_size)):
         if height != width:
             raise ValueError(f"{name} must be square for torchvision, got {(height, width)}: use {height}")
@@ -291,7 +291,7 @@ which puts the file where this cell looks for it."""
 def imagenet_vit_b_16(seconds: float = 45.0) -> dict[str, Tensor] | None:
     """Read torchvision's weights of ViT-B/16, trained on ImageNet; where there are none, say how to get them.
 
-    Looks in the cache of torch.hub, then downloads 346 MB, if that takes no longer than so many seconds
+    Looks in the cache of torch.hub, then downloads 346 MB, if that takes no longer than these seconds
     and neither VITNB_OFFLINE=1 nor VITNB_FAST=1 forbids it.
     """
     from torchvision.models import ViT_B_16_Weights
@@ -538,13 +538,15 @@ def _renamed(model: nn.Module, names: list[tuple[str, str]], config: ViTConfig) 
 
 def _filled(model: _Model, state: Mapping[str, Tensor], training: bool) -> _Model:
     own = model.state_dict()
-    wanted = {name: tuple(t.shape) for name, t in own.items()}
+    expected = {name: tuple(t.shape) for name, t in own.items()}
     given = {name: tuple(t.shape) for name, t in state.items()}
-    for name in sorted(wanted.keys() | given.keys()):
-        if name not in wanted:
+    for name in sorted(expected.keys() | given.keys()):
+        if name not in expected:
             raise ValueError(f"weights hold {name}, which this ViT does not have: use weights without it")
-        if wanted[name] != given.get(name):
-            raise ValueError(f"weights must hold {name} of shape {wanted[name]}, got {given.get(name)}: use that shape")
+        if expected[name] != given.get(name):
+            raise ValueError(
+                f"weights must hold {name} of shape {expected[name]}, got {given.get(name)}: use that shape"
+            )
     for name, t in state.items():
         if t.is_floating_point() != own[name].is_floating_point():
             raise ValueError(f"weights must hold {name} in floats, got {t.dtype}: use float32")
@@ -584,7 +586,7 @@ def _vit(model: ViT) -> ViT:
     return model
 
 
-def _require(config: ViTConfig, library: str, wanted: dict) -> None:
-    for name, value in wanted.items():
+def _require(config: ViTConfig, library: str, expected: dict) -> None:
+    for name, value in expected.items():
         if getattr(config, name) != value:
             raise ValueError(f"{name} must be {value!r} for {library}, got {getattr(config, name)!r}: use {value!r}")

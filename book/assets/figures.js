@@ -107,7 +107,7 @@
     return modules.get(text);
   }
 
-  /** Put the live figure where its still picture is; if it fails, say so below the picture. */
+  /** Put the live figure where its still image is; if it fails, say so below the image. */
   async function start(frame, id) {
     const place = document.createElement("div");
     frame.append(place);

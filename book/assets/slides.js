@@ -75,7 +75,7 @@
       colour(root.dataset.theme === "dark" ? "light" : "dark"),
     );
     Reveal.on("slidechanged", () => figure() && document.activeElement.blur());
-    if (printing) return; // the still pictures print, canvases may not
+    if (printing) return; // the still images print, canvases may not
     const script = document.createElement("script");
     script.src = "../_static/figures.js";
     document.body.append(script);

@@ -267,11 +267,11 @@ def test_a_sandbox_reaches_nothing_outside(sandboxed, tmp_path, monkeypatch):
     book.write_text("secret")
     before, nice = book.stat(), os.getpriority(os.PRIO_PROCESS, 0)
     names = (str(tmp_path / "bus"), "\0vitnb-bus")
-    listening = [socket.socket(socket.AF_UNIX, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM) for _ in names]
-    for n, one in enumerate(listening):
+    sockets = [socket.socket(socket.AF_UNIX, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM) for _ in names]
+    for n, one in enumerate(sockets):
         one.bind(names[n % 2] + str(n // 2))
         one.setblocking(False)
-    listening[0].listen(), listening[1].listen()
+    sockets[0].listen(), sockets[1].listen()
     written = [
         ROOT / "vitnb" / "mine.py",
         Path(sys.prefix) / "mine.pth",
@@ -332,7 +332,7 @@ seen = [one for one in seen if one[1] is not None]
     )
     said = student.judge(sandboxed, tmp_path / "spy.ipynb", ["3.1"], seconds=SECONDS)["3.1"].sentence
     assert "ValueError" in said and ": []" in said and "swordfish" not in said, said
-    for one in listening:
+    for one in sockets:
         with pytest.raises(BlockingIOError):
             one.accept() if one.type == socket.SOCK_STREAM else one.recv(1)
         one.close()

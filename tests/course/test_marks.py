@@ -68,16 +68,16 @@ def test_a_row_gets_the_points_of_its_number_and_of_no_name(people, tmp_path_fac
     text = io.StringIO()
     rows = csv.writer(text)
     rows.writerow(["Identifier", "Full name", "Grade", "Maximum Grade"])
-    grades, wanted = [], {}
+    grades, expected = [], {}
     for n, (name, hands_in) in enumerate(people):
         number = str(1001 + n)
         rows.writerow([f"Participant {number}", name, "", "100.00"])
-        wanted[number] = f"{n + 1}" if hands_in else ""
+        expected[number] = f"{n + 1}" if hands_in else ""
         if hands_in:
             grades.append(grade(name, number, n + 1, platform="Moodle"))
     content, missed, absent = filled(tmp_path, text.getvalue(), grades)
     out = list(csv.DictReader(content.decode().splitlines()))
-    assert {row["Identifier"].removeprefix("Participant "): row["Grade"] for row in out} == wanted
+    assert {row["Identifier"].removeprefix("Participant "): row["Grade"] for row in out} == expected
     assert missed == [] and len(absent) == len(people) - len(grades)
 
 
@@ -312,7 +312,7 @@ def test_every_export_gives_each_student_one_notebook(export, around, tmp_path):
         assert [len(one.notebooks) for one in found] == [1] * len(CLASS) and not any(one.problems for one in found)
 
 
-@pytest.mark.parametrize("names, wanted", [
+@pytest.mark.parametrize("names, expected", [
     (["Ada_1_assignsubmission_file_/x.ipynb"], {"Ada"}),
     (["top/Ada_1_assignsubmission_file_/x.ipynb"], {"Ada"}),
     (["ada_1_2_x.ipynb"], {"ada"}),
@@ -326,9 +326,9 @@ def test_every_export_gives_each_student_one_notebook(export, around, tmp_path):
     (["Eve_5_assignsubmission_file_Ben_6_assignsubmission_file_x.ipynb", "Ada_1_assignsubmission_file_x.ipynb"],
      {"Eve_5_assignsubmission_file_Ben_6_assignsubmission_file_x", "Ada"}),
 ])  # fmt: skip
-def test_a_class_of_any_size_is_found(names, wanted, tmp_path):
+def test_a_class_of_any_size_is_found(names, expected, tmp_path):
     with submissions(packed(tmp_path / "all.zip", names)) as found:
-        assert {one.student for one in found} == wanted
+        assert {one.student for one in found} == expected
         assert sum(len(one.notebooks) for one in found) == len(names)
 
 

@@ -61,7 +61,7 @@ def test_what_is_left_out_is_no_fault_here_or_cannot_be_tested():
         _page.build("for each image", CONFIG)(images)
 
 
-def test_a_loss_that_is_no_number_counts_as_guessing(monkeypatch):
+def test_a_loss_that_is_nan_counts_as_guessing(monkeypatch):
     monkeypatch.setattr(_page, "learn", lambda *_: float("nan"))
     assert _page.one(few(20), "right", CONFIG, RECIPE) == 0.1
 
@@ -85,8 +85,8 @@ def test_a_second_start_goes_on(monkeypatch, tmp_path):
     assert asked == [(name, seed) for name in ("right", "undivided") for seed in mutants.THIS.seeds] + [None]
     asked.append(None)
     accuracies = [seed / 10 for seed in mutants.THIS.seeds]
-    wanted = {name: accuracies for name in ("right", "undivided", "zeros")}
-    assert mutants.run() == {"results": {"digits, std 1": wanted}}
+    expected = {name: accuracies for name in ("right", "undivided", "zeros")}
+    assert mutants.run() == {"results": {"digits, std 1": expected}}
     assert asked[12:] == [("zeros", seed) for seed in mutants.THIS.seeds]
 
 

@@ -122,7 +122,7 @@ def test_a_right_part_says_where_a_fault_stands():
         assert faults.TESTS["reference"](model) is helps
 
 
-def test_a_check_listens_to_no_module_when_it_is_over():
+def test_a_check_watches_no_module_when_it_is_over():
     def raises(model):
         raise KeyboardInterrupt
 
@@ -238,7 +238,7 @@ def test_only_batches_of_three_work():
 
 
 def moves(step, steps=2):
-    """By how many learning rates times its own gradient the weight moves in each step; the rates are 1, 1/2, 1/3 ..."""
+    """By how many learning rates times its own gradient the weight moves in each step; by rates of 1, 1/2, 1/3 ..."""
     torch.manual_seed(0)
     model, found = nn.Linear(6, 3), []
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -259,7 +259,7 @@ def moves(step, steps=2):
         ("gradients_never_cleared", [1.0, None]),  # the second step goes by two gradients
         ("gradients_cleared_too_late", [0.0, 0.0]),
         ("step_before_backward", [0.0, None]),
-        ("scheduler_before_optimizer", [0.5, 0.3333]),  # the first rate is skipped
+        ("scheduler_before_optimizer", [0.5, 0.3333]),  # the first learning rate is skipped
         ("scheduler_alone", [0.0, 0.0]),
         ("scheduler_forgotten", [1.0, 1.0]),
         ("probabilities_in_the_loss", [None, None]),

@@ -406,7 +406,7 @@ def test_a_grader_that_is_killed_takes_all_with_it(by, shut, tmp_path, folder):
     waits_for(lambda: not list(folder.iterdir()), 20)
 
 
-def test_a_keeper_that_is_killed_is_stood_in_for(shut, tmp_path, monkeypatch):
+def test_a_supervisor_that_is_killed_is_stood_in_for(shut, tmp_path, monkeypatch):
     path = store(tmp_path / "one.ipynb", TRIES, LEFT["a double fork in a session of its own"], "nap('undead')")
 
     def kill(process, home):

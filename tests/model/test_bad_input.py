@@ -33,7 +33,7 @@ def tiny(**changes):
     return ViT(ViTConfig(**{"img_size": 8, "embed_dim": 8, "depth": 1, "num_heads": 2, **changes}))
 
 
-def pictures(images=None, labels=None):
+def dataset(images=None, labels=None):
     images = x(8, 1, 8, 8) if images is None else images
     labels = x(len(images)).long() if labels is None else labels
     return data.Dataset(images, labels, images, labels, tuple("0123456789"), "test")
@@ -104,7 +104,7 @@ CASES = {
     "vit: size": (lambda: tiny()(x(1, 1, 12, 12)), V, ["images", "(1, 1, 12, 12)", "(1, 1, 8, 8)"]),
     "vit: head": (lambda: tiny().forward_head(x(1, 8)), V, ["tokens", "(1, 8)", "[None]"]),
     "data: name": (lambda: data.load("cifar"), V, ["name", "'cifar'", "fashion_mnist"]),
-    "data: picture size": (lambda: sample_image(0), V, ["size", "0", "224|at least 1|4"]),
+    "data: image size": (lambda: sample_image(0), V, ["size", "0", "224|at least 1|4"]),
     "recipe: epochs": (lambda: Recipe(epochs=0), V, ["epochs", "0", "use 20"]),
     "recipe: batch": (lambda: Recipe(batch_size=-1), V, ["batch_size", "-1", "use 128"]),
     "recipe: rate": (lambda: Recipe(lr=-1.0), V, ["lr", "-1.0", "use 0.003"]),
@@ -112,12 +112,12 @@ CASES = {
     "recipe: warm-up": (lambda: Recipe(warmup=2.0), V, ["warmup", "2.0"]),
     "fit: no data": (lambda: fit(tiny(), x(8, 1, 8, 8), Recipe(epochs=1)), T, ["data", "Tensor", "load"]),
     "fit: nan": (
-        lambda: fit(tiny(), pictures(x(8, 1, 8, 8) * float("nan")), Recipe(epochs=1, batch_size=4)),
+        lambda: fit(tiny(), dataset(x(8, 1, 8, 8) * float("nan")), Recipe(epochs=1, batch_size=4)),
         V,
         ["images", "nan|NaN"],
     ),
     "fit: batch too big": (
-        lambda: fit(tiny(), pictures(), Recipe(epochs=1, batch_size=9)),
+        lambda: fit(tiny(), dataset(), Recipe(epochs=1, batch_size=9)),
         V,
         ["batch_size", "9", "8"],
     ),

@@ -246,7 +246,7 @@ def test_mirrors_are_asked_by_https_only(monkeypatch):
 
 
 def test_a_mirror_that_sends_without_end_is_left(monkeypatch, mirror):
-    """Of a stream without end so much is read as the largest archive takes, and it is not unpacked."""
+    """Of a stream without end only the size of the largest archive is read, and it is not unpacked."""
     monkeypatch.setattr(_archives, "LARGEST", 1000)
     asked = []
 
@@ -591,8 +591,8 @@ def test_the_real_sums_of_unpacked_files(monkeypatch):
     place = _archives.place()
     if place is None:
         pytest.skip("Fashion-MNIST is not here")
-    for (name, _), wanted in zip(_archives.RESOURCES, _archives.UNPACKED, strict=True):
-        assert hashlib.sha256(gzip.decompress((place / name).read_bytes())).hexdigest() == wanted
+    for (name, _), digest in zip(_archives.RESOURCES, _archives.UNPACKED, strict=True):
+        assert hashlib.sha256(gzip.decompress((place / name).read_bytes())).hexdigest() == digest
 
 
 def test_the_line_says_where_it_looked_and_what_was_missing(tmp_path, monkeypatch, capsys):

@@ -41,7 +41,7 @@ def test_patches_run_row_by_row_and_are_laid_out_like_a_kernel():
     assert torch.equal(patches[1, 3], images[1, :, 4:, :4].flatten())  # three patches a row
 
 
-def test_a_reshape_alone_scrambles_the_picture():
+def test_a_reshape_alone_scrambles_the_image():
     images = torch.arange(2 * 3 * 8 * 12).reshape(2, 3, 8, 12)
     scrambled = images.reshape(2, 6, 48)
     assert scrambled.shape == patchify(images, 4).shape
@@ -157,7 +157,7 @@ def test_stem_shows_a_pixel_to_its_token_and_the_neighbours():
     assert moved.view(4, 4).nonzero().tolist() == [[0, 1], [1, 1]]
 
 
-def test_pictures_do_not_mix_in_a_stem_in_eval_mode():
+def test_images_do_not_mix_in_a_stem_in_eval_mode():
     torch.manual_seed(0)
     embed, images = ConvStem(28, 7, 1, 16), torch.randn(4, 1, 28, 28)
     assert not torch.allclose(embed(images)[:1], embed(images[:1]), atol=1e-3)

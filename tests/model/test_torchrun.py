@@ -24,7 +24,7 @@ SHARDS = hasattr(torch.cpu.Stream, "record_event")  # fully_shard calls it, and 
 START = """
 import os, runpy, shutil, signal, sys, torch
 from dataclasses import replace
-from tests.model.test_torchrun import MODEL, RECIPE, SHARDS, pictures
+from tests.model.test_torchrun import MODEL, RECIPE, SHARDS, random_images
 from vitnb import ViT
 from vitnb.training import fit
 rank, folder = int(os.environ["RANK"]), {folder!r}
@@ -38,7 +38,7 @@ def train(name, dropout=0.0, batch=6, die=None):
     calls, file = [], f"{{folder}}/{{name}}.pt"
     recipe = replace(RECIPE, batch_size=batch)
     for _ in range(2):  # the second call finds the first one's checkpoint
-        history = fit(model, pictures(), recipe, [lambda run: calls.append(run.step)], file, save_every=0)
+        history = fit(model, random_images(), recipe, [lambda run: calls.append(run.step)], file, save_every=0)
     assert bool(calls) == (rank == 0)
     torch.save({{"model": model.state_dict(), "history": history.to_dict()}}, f"{{folder}}/{{name}}-{{rank}}.pt")
 """
@@ -68,7 +68,7 @@ train("run", die=die if rank == 1 and first else None)
 """
 
 
-def pictures() -> Dataset:
+def random_images() -> Dataset:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (40, 1, 8, 8), dtype=torch.uint8, generator=generator)
     labels = torch.randint(3, (40,), generator=generator)
@@ -117,7 +117,7 @@ def killed(tmp_path_factory) -> Path:
 def alone():
     torch.manual_seed(0)
     model = ViT(MODEL).double()
-    return model, fit(model, pictures(), RECIPE)
+    return model, fit(model, random_images(), RECIPE)
 
 
 def results(folder: Path, name: str, processes: int = 2):
@@ -149,7 +149,7 @@ def test_a_run_goes_on_with_another_number_of_processes(killed):
     torch.manual_seed(3)
     model = ViT(MODEL).double()
     steps = []
-    history = fit(model, pictures(), RECIPE, [lambda run: steps.append(run.step)], killed / "left.pt")
+    history = fit(model, random_images(), RECIPE, [lambda run: steps.append(run.step)], killed / "left.pt")
     assert steps[0] > 1 and steps[-1] == 3 * (40 // 6)
     assert_same_run({"model": model.state_dict(), "history": history.to_dict()}, *alone())
 

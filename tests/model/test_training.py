@@ -95,12 +95,12 @@ def test_digits_are_learned():
 
 def test_one_step_is_plain_pytorch(digits):
     """No augmentation, one SGD step: the same numbers as three lines of PyTorch."""
-    model, twin = linear(), linear()
+    model, copied = linear(), linear()
     recipe = Recipe(1, 160, lr=0.1, betas=(0, 0), optimizer="sgd", warmup=0, clip=None, weight_decay=0, shift=0)
     history = fit(model, digits, recipe)
-    loss = F.cross_entropy(twin(digits.normalize(digits.train_images)), digits.train_labels)
+    loss = F.cross_entropy(copied(digits.normalize(digits.train_images)), digits.train_labels)
     loss.backward()
-    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+    for p, q in zip(model.parameters(), copied.parameters(), strict=True):
         assert torch.allclose(p, q - 0.1 * q.grad, atol=1e-6)
     assert history.losses == [pytest.approx(loss.item(), abs=1e-5)] and history.lrs == [0.1]
 
@@ -108,23 +108,23 @@ def test_one_step_is_plain_pytorch(digits):
 @MUON
 def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(digits):
     recipe = Recipe(1, 160, lr=0.01, optimizer="muon", warmup=0, clip=None, shift=0, flip=False)
-    model, twin = vit(replace(TINY, dropout=0.0)), vit(replace(TINY, dropout=0.0))
+    model, copied = vit(replace(TINY, dropout=0.0)), vit(replace(TINY, dropout=0.0))
     fit(model, digits, recipe)
-    twin.train()
-    F.cross_entropy(twin(digits.normalize(digits.train_images)), digits.train_labels).backward()
-    names = [name for name, p in twin.named_parameters() if name.startswith("blocks.") and p.ndim == 2]
-    matrices = [dict(twin.named_parameters())[name] for name in names]
-    assert len(names) == 4 and all(a is b for a, b in zip(matrices, muon_matrices(twin), strict=True))
+    copied.train()
+    F.cross_entropy(copied(digits.normalize(digits.train_images)), digits.train_labels).backward()
+    names = [name for name, p in copied.named_parameters() if name.startswith("blocks.") and p.ndim == 2]
+    matrices = [dict(copied.named_parameters())[name] for name in names]
+    assert len(names) == 4 and all(a is b for a, b in zip(matrices, muon_matrices(copied), strict=True))
     torch.optim.Muon(matrices, 0.01, weight_decay=0.05, adjust_lr_fn="match_rms_adamw").step()
-    rest = [p for p in twin.parameters() if not any(p is matrix for matrix in matrices)]
+    rest = [p for p in copied.parameters() if not any(p is matrix for matrix in matrices)]
     decayed = {"patch_embed.proj.weight", "head.weight"}
     groups = [
-        {"params": [p for n, p in twin.named_parameters() if n in decayed], "weight_decay": 0.05},
-        {"params": [p for n, p in twin.named_parameters() if n not in decayed | set(names)], "weight_decay": 0.0},
+        {"params": [p for n, p in copied.named_parameters() if n in decayed], "weight_decay": 0.05},
+        {"params": [p for n, p in copied.named_parameters() if n not in decayed | set(names)], "weight_decay": 0.0},
     ]
     assert sum(len(group["params"]) for group in groups) == len(rest)
     torch.optim.AdamW(groups, 0.01, (0.9, 0.99)).step()
-    for (name, p), q in zip(model.named_parameters(), twin.parameters(), strict=True):
+    for (name, p), q in zip(model.named_parameters(), copied.parameters(), strict=True):
         felt = q.grad.abs() > 1e-6  # the keys' bias has no effect: its gradient is rounding, which AdamW makes large
         torch.testing.assert_close(p[felt], q[felt], atol=1e-4, rtol=0, msg=name)
 
@@ -145,7 +145,7 @@ def test_clipping_bounds_the_gradient(digits):
     assert torch.cat(moved).norm() == pytest.approx(0.01, rel=1e-3)
 
 
-def test_each_epoch_sees_each_picture_once_but_for_the_last_incomplete_batch():
+def test_each_epoch_sees_each_image_once_but_for_the_last_incomplete_batch():
     labels = torch.arange(50) % 10
     images = torch.arange(50.0).view(50, 1, 1, 1).expand(50, 1, 2, 2) / 50
     d = data.Dataset(images, labels, images[:0], labels[:0], tuple("0123456789"), mean=(0.0,), std=(1.0,))

@@ -43,7 +43,7 @@ def test_mean_pooling_has_two_widths_fewer():
 
 
 @pytest.mark.parametrize("norm, pos_embed, pool, stem", EVERY)
-def test_every_combination_learns_sixteen_pictures(norm, pos_embed, pool, stem):
+def test_every_combination_learns_sixteen_images(norm, pos_embed, pool, stem):
     torch.manual_seed(0)
     parts = dict(norm=norm, pos_embed=pos_embed, global_pool=pool, stem=stem)
     model = ViT(ViTConfig(img_size=(8, 12), patch_size=4, in_chans=2, depth=2, **parts))
@@ -89,13 +89,13 @@ def test_intermediates_are_what_forward_computes():
 def test_intermediates_see_what_a_hook_a_new_block_or_a_subclass_changes(norm, pool, stem):
     """There is one way through the model."""
 
-    class Louder(ViT):
+    class LongerTokens(ViT):
         def encode(self, x):
             return 2 * self.norm(self.blocks[1](self.blocks[0](x + 1)))
 
     torch.manual_seed(0)
     config = ViTConfig(depth=2, norm=norm, global_pool=pool, stem=stem)
-    model, images = Louder(config).eval(), torch.randn(2, 1, 28, 28)
+    model, images = LongerTokens(config).eval(), torch.randn(2, 1, 28, 28)
     plain = ViT(config).eval()
     plain.load_state_dict(model.state_dict())
     model.blocks[1] = torch.nn.Sequential(model.blocks[1], torch.nn.Tanh())

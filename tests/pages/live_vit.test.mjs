@@ -29,8 +29,8 @@ const apart = (a, b) => {
 
 test("float16 numbers come out as written", () => {
   const halves = [0x0000, 0x8000, 0x3c00, 0xc000, 0x3555, 0x7bff, 0x0001, 0x03ff, 0x7c00];
-  const wanted = [0, -0, 1, -2, 0.333251953125, 65504, 2 ** -24, 1023 * 2 ** -24, Infinity];
-  assert.deepEqual([...decodeHalf(new Uint8Array(Uint16Array.from(halves).buffer))], wanted);
+  const expected = [0, -0, 1, -2, 0.333251953125, 65504, 2 ** -24, 1023 * 2 ** -24, Infinity];
+  assert.deepEqual([...decodeHalf(new Uint8Array(Uint16Array.from(halves).buffer))], expected);
   assert.ok(Number.isNaN(decodeHalf(Uint8Array.of(0x01, 0x7c))[0]));
 });
 
@@ -166,38 +166,41 @@ test("pixels are normalised channel by channel", () => {
 
 const file = process.env.REFERENCE;
 const reference = file ? JSON.parse(readFileSync(file)) : { cases: [] };
-for (const wanted of reference.cases) {
-  test(`equal to torch: ${wanted.name}, ${wanted.count} images`, (t) => {
+for (const expected of reference.cases) {
+  test(`equal to torch: ${expected.name}, ${expected.count} images`, (t) => {
     const net = network(
-      wanted.config,
-      wanted.layout,
-      Uint8Array.from(Buffer.from(wanted.weights, "base64")),
+      expected.config,
+      expected.layout,
+      Uint8Array.from(Buffer.from(expected.weights, "base64")),
     );
-    const images = floats(wanted.images);
+    const images = floats(expected.images);
     const [logits, maps, tokens, rolled] = ["logits", "maps", "tokens", "rollout"].map((key) =>
-      floats(wanted[key] ?? ""),
+      floats(expected[key] ?? ""),
     );
-    const n = wanted.seats.length;
+    const n = expected.seats.length;
     const at = (array, i) =>
-      array.subarray((i * array.length) / wanted.count, ((i + 1) * array.length) / wanted.count);
+      array.subarray(
+        (i * array.length) / expected.count,
+        ((i + 1) * array.length) / expected.count,
+      );
     const seated = (all, width) =>
-      wanted.seats.flatMap((seat) => [...all.subarray(seat * width, (seat + 1) * width)]);
+      expected.seats.flatMap((seat) => [...all.subarray(seat * width, (seat + 1) * width)]);
     let worst = 0;
     let milliseconds = 0;
-    for (let i = 0; i < wanted.count; i++) {
+    for (let i = 0; i < expected.count; i++) {
       const start = performance.now();
-      const out = forward(net, at(images, i), wanted.switches);
-      milliseconds += (performance.now() - start) / wanted.count;
+      const out = forward(net, at(images, i), expected.switches);
+      milliseconds += (performance.now() - start) / expected.count;
       worst = Math.max(worst, apart(out.logits, at(logits, i)));
-      if (!wanted.maps) continue;
+      if (!expected.maps) continue;
       const rows = (map, heads) =>
         Array.from({ length: heads }, (_, head) =>
-          wanted.seats.flatMap((seat) => {
+          expected.seats.flatMap((seat) => {
             const row = map.subarray(
               (head * net.T + seat) * net.T,
               (head * net.T + seat + 1) * net.T,
             );
-            return wanted.seats.map((other) => row[other]);
+            return expected.seats.map((other) => row[other]);
           }),
         ).flat();
       const mine = out.maps.flatMap((map) => rows(map, net.h));
@@ -235,13 +238,13 @@ test("a network that does not fit its weights is refused in words", () => {
 });
 
 test("the mean of a block and the pooling lie over the image like a head", () => {
-  for (const wanted of reference.cases.filter(({ name }) => name === "pre learned attn, none")) {
+  for (const expected of reference.cases.filter(({ name }) => name === "pre learned attn, none")) {
     const net = network(
-      wanted.config,
-      wanted.layout,
-      Uint8Array.from(Buffer.from(wanted.weights, "base64")),
+      expected.config,
+      expected.layout,
+      Uint8Array.from(Buffer.from(expected.weights, "base64")),
     );
-    const out = forward(net, floats(wanted.images).subarray(0, 3 * 12 * 8));
+    const out = forward(net, floats(expected.images).subarray(0, 3 * 12 * 8));
     const row = (overlay, layer) => overlayRow(out, net, { overlay, layer, head: 1, token: 2 });
     for (const [overlay, layer] of [
       ["head", 0],
@@ -258,14 +261,14 @@ test("the mean of a block and the pooling lie over the image like a head", () =>
 });
 
 test("nothing left to read: no logits, and no error", () => {
-  for (const wanted of reference.cases.filter(({ name }) => / (mean|attn), none/.test(name))) {
+  for (const expected of reference.cases.filter(({ name }) => / (mean|attn), none/.test(name))) {
     const net = network(
-      wanted.config,
-      wanted.layout,
-      Uint8Array.from(Buffer.from(wanted.weights, "base64")),
+      expected.config,
+      expected.layout,
+      Uint8Array.from(Buffer.from(expected.weights, "base64")),
     );
     const all = { hidden: [...Array(net.N).keys()], removed: true };
-    const out = forward(net, floats(wanted.images), all);
+    const out = forward(net, floats(expected.images), all);
     assert.equal(out.logits, null);
     assert.equal(out.maps.length, net.L);
   }

@@ -79,7 +79,7 @@ def test_a_summary_keeps_one_text_and_a_page_no_script():
 
 
 @pytest.mark.parametrize(
-    "href, wanted",
+    "href, expected",
     [
         ("#a", "#03-attention.a"),
         ("04-heads.xhtml", "#04-heads"),
@@ -88,8 +88,8 @@ def test_a_summary_keeps_one_text_and_a_page_no_script():
         ("mailto:a@example.org", "mailto:a@example.org"),
     ],
 )
-def test_links_between_pages_become_links_inside_one(href, wanted):
-    assert make_pdf.place("book/03-attention", href) == wanted
+def test_links_between_pages_become_links_inside_one(href, expected):
+    assert make_pdf.place("book/03-attention", href) == expected
 
 
 def test_a_link_that_leads_nowhere_and_an_id_that_stands_twice_are_found():
@@ -197,7 +197,7 @@ def test_epubcheck_is_content(small):
     assert "0 fatals / 0 errors / 0 warnings" in said
 
 
-def test_epubcheck_s_word_is_heard(small, tmp_path):
+def test_what_epubcheck_finds_counts(small, tmp_path):
     broken = tmp_path / "broken.epub"
     with zipfile.ZipFile(small[1] / f"{make_epub.NAME}.epub") as epub:
         files = [(name, epub.read(name).replace(b'href="words.xhtml"', b'href="no.xhtml"')) for name in epub.namelist()]
@@ -339,12 +339,12 @@ def test_the_build_prints_versions_times_and_licences(site):
 
 
 @pytest.mark.parametrize(
-    "address, wanted, linked",
+    "address, expected, linked",
     [("", "1", False), ("https://vit.example.org", "", False), ("https://vit.example.org", "1", True)],
 )
-def test_files_are_linked_only_where_they_are_published(monkeypatch, address, wanted, linked):
+def test_files_are_linked_only_where_they_are_published(monkeypatch, address, expected, linked):
     monkeypatch.setenv("BOOK_URL", address)
-    monkeypatch.setenv("BOOK_DOWNLOADS", wanted)
+    monkeypatch.setenv("BOOK_DOWNLOADS", expected)
     directive = about.Downloads.__new__(about.Downloads)
     environment = SimpleNamespace(config=SimpleNamespace(vitbook_rename=("OWNER/REPO", "OWNER/REPO")))
     directive.state = SimpleNamespace(document=SimpleNamespace(settings=SimpleNamespace(env=environment)))

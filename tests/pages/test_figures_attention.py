@@ -186,8 +186,8 @@ def assert_drawn(figure, maps, token, layer, column, net=0):
 
     matrix = figure.locator(".vf-matrix").nth(net)
     [shown] = matrix.locator("canvas").evaluate_all(SHADES, root)
-    wanted = (columns[layer, column] / full).clamp(max=1).flatten()
-    torch.testing.assert_close(torch.tensor(shown), wanted, atol=0.02, rtol=0)
+    expected = (columns[layer, column] / full).clamp(max=1).flatten()
+    torch.testing.assert_close(torch.tensor(shown), expected, atol=0.02, rtol=0)
     ring = matrix.locator(".vf-ring")
     assert [float(ring.get_attribute(name)[:-1]) for name in ("y", "height")] == pytest.approx(
         [100 * token / T, 100 / T]

@@ -31,7 +31,7 @@ def stored():
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_curves_are_those_of_the_model_that_was_trained(diagram, stored, norm):
-    """The same weights and pictures, measured in another way."""
+    """The same weights and images, measured in another way."""
     config = stored["config"]["model"] | {"norm": norm, "depth": 12}
     rms, gradient = [], []
     for seed in range(3):
@@ -95,8 +95,8 @@ def test_bad_input_is_refused_with_words(diagram, call, error, words):
 
 def accuracy_in_words(stored, depth, norm, lr, warmup):
     """What the figure should say of one training."""
-    wanted = {"depth": depth, "norm": norm, "lr": lr, "warmup": warmup, "change": ""}
-    (arm,) = (arm for arm in stored["result"]["arms"] if wanted.items() <= arm.items())
+    expected = {"depth": depth, "norm": norm, "lr": lr, "warmup": warmup, "change": ""}
+    (arm,) = (arm for arm in stored["result"]["arms"] if expected.items() <= arm.items())
     runs = torch.tensor(arm["accuracy"], dtype=torch.float64) * 100
     return f"{runs.mean():.1f} % ({runs.min():.1f} to {runs.max():.1f})"
 

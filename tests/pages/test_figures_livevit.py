@@ -408,10 +408,10 @@ def written(logits, classes):
     return {name: percent(share) for name, share in zip(classes, logits.softmax(-1)[0].tolist(), strict=True)}
 
 
-def differing(found, wanted):
+def differing(found, expected):
     """The classes whose shares differ by more than the last digit that is written."""
     number = lambda text: float(text.strip("<%\u00a0"))  # noqa: E731
-    return {k: (found[k], wanted[k]) for k in wanted if abs(number(found[k]) - number(wanted[k])) > 0.101}
+    return {k: (found[k], expected[k]) for k in expected if abs(number(found[k]) - number(expected[k])) > 0.101}
 
 
 @pytest.mark.parametrize("width", [390, 1000])
@@ -619,9 +619,9 @@ def test_maps_and_shades_are_torchs(opened, book_page):
     lines = figure.locator(".lv-map i").evaluate_all("lines => lines.map((line) => parseFloat(line.style.width))")
     torch.testing.assert_close(torch.tensor(lines), 100 * heads[..., 0].flatten(), atol=0.1, rtol=0)
     figure.locator(".lv-heads button").nth(6).click()  # head 2 of block 1
-    wanted = {"the chosen head": heads[1, 2], "the mean of its block": heads[1].mean(0), "rollout": None}
-    wanted["rollout"] = out["rollout"][0, token]
-    for name, row in wanted.items():
+    expected = {"the chosen head": heads[1, 2], "the mean of its block": heads[1].mean(0), "rollout": None}
+    expected["rollout"] = out["rollout"][0, token]
+    for name, row in expected.items():
         figure.get_by_label(name).check()
         patches = patches_of(figure)
         shades = torch.tensor([patch.shade for patch in patches])

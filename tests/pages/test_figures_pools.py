@@ -41,7 +41,7 @@ def test_weights_are_those_of_torch():
     models = three()
     explorer = PoolExplorer({name: model.train() for name, model in models.items()}, IMAGES, normalize=lambda x: 2 * x)
     assert all(model.training for model in models.values())
-    explorer.picture = 1
+    explorer.image = 1
     cls, mean, attention = explorer.weights()
     for model in models.values():
         model.eval()
@@ -65,7 +65,7 @@ def test_weights_are_those_of_torch():
         assert line == [f"class {row.argmax()} ({100 * row.max():.0f} %)" for row in shares]
 
 
-def test_figure_has_a_fixed_text_and_a_still_picture():
+def test_figure_has_a_fixed_text_and_a_still_image():
     explorer, other = PoolExplorer(three(), IMAGES), PoolExplorer({"one": small("mean")}, IMAGES[0])
     assert repr(explorer) == repr(other) and other.names == ["image 0"]
     for one in (explorer, other):
@@ -121,7 +121,7 @@ def test_bad_input_is_refused_with_words(call, error, words):
 
 @pytest.fixture(scope="module")
 def stored():
-    """Which figure of the page it is, its state as the chapter holds it, and its weights (pools, pictures, 1 + N)."""
+    """Which figure of the page it is, its state as the chapter holds it, and its weights (pools, images, 1 + N)."""
     notebook = nbformat.read(ROOT / PAGE.replace(".html", ".ipynb"), 4)
     models = notebooks.models(notebook)
     for number, (_, model) in enumerate(notebooks.views(notebook)):
@@ -156,15 +156,15 @@ TILES = """svg => {
 GRAY = "canvas => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0)"
 
 
-def assert_tiles(figure, stored, picture, pool, patch):
-    """The picture is the stored one, both grids mark the patch, the area of each tile is its share of the largest."""
+def assert_tiles(figure, stored, image, pool, patch):
+    """The image is the stored one, both grids mark the patch, the area of each tile is its share of the largest."""
     _, state, shares = stored
     pads = figure.locator(".vf-pad")
-    assert bytes(figure.locator("canvas").first.evaluate(GRAY)) == state["pixels"][784 * picture : 784 * (picture + 1)]
+    assert bytes(figure.locator("canvas").first.evaluate(GRAY)) == state["pixels"][784 * image : 784 * (image + 1)]
     for pad in pads.all():
         expect(pad.locator("[data-chosen]").last).to_have_attribute("data-chosen", str(patch))
-    row, found = shares[pool, picture, 1:], pads.nth(1).evaluate(TILES)
-    sides = (row / shares[:, picture, 1:].max()).sqrt()
+    row, found = shares[pool, image, 1:], pads.nth(1).evaluate(TILES)
+    sides = (row / shares[:, image, 1:].max()).sqrt()
     assert found["sides"] == pytest.approx(sides.tolist(), abs=1e-4)
     assert found["inked"] == pytest.approx(sides.tolist(), abs=0.02)
     assert found["words"] == [str(math.floor(100 * weight + 0.5)) for weight in row.tolist()]
@@ -173,10 +173,10 @@ def assert_tiles(figure, stored, picture, pool, patch):
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
 def test_pool_explorer_by_mouse_and_key(live, stored, from_file):
     number, state, shares = stored
-    shown = state["picture"]
+    shown = state["image"]
     figure, page, watch = live(PAGE, number, from_file=from_file)
     says, pads, facts = figure.get_by_role("status"), figure.locator(".vf-pad"), figure.locator("dd")
-    assert_tiles(figure, stored, state["picture"], state["pool"], state["patch"])
+    assert_tiles(figure, stored, state["image"], state["pool"], state["patch"])
     pads.first.scroll_into_view_if_needed()
     box = pads.first.bounding_box()
     page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 0.3 * box["height"])
@@ -216,7 +216,7 @@ def test_pool_explorer_by_touch_on_a_phone(live, stored):
     expect(says).to_contain_text("the patch in row 3, column 0")
     figure.get_by_label("mean", exact=True).tap()
     expect(says).to_contain_text("All patches have the same weight")
-    assert_tiles(figure, stored, stored[1]["picture"], stored[1]["pools"].index("mean"), 12)
+    assert_tiles(figure, stored, stored[1]["image"], stored[1]["pools"].index("mean"), 12)
     assert_fits_a_phone(page, watch)
 
 
@@ -231,7 +231,7 @@ def test_pool_explorer_is_accessible_and_follows_the_theme(live, stored):
 
 GARBAGE = {
     "its weights should take": (r'("grid": \[4, )4', r"\g<1>3"),
-    "there is no image 99; there are 6": (r'("picture": )\d+', r"\g<1>99"),
+    "there is no image 99; there are 6": (r'("image": )\d+', r"\g<1>99"),
     "there is no patch null": (r'("patch": )\d+', r"\g<1>null"),
     "its images should take": (r'("shape": \[1, 28, )28', r"\g<1>29"),
     "a pooling should be cls, mean and attn, not max": (r'("kinds": \["cls", )"mean"', r'\g<1>"max"'),

@@ -40,9 +40,9 @@ def test_where_no_script_runs_it_asks_and_does_not_answer():
         said = re.sub(r"\s+", " ", text)
         assert question.text in said and all(answer in said for answer in question.answers)
         assert not any(feedback in said for feedback in question.answers.values())
-    picture = quiz("07")._repr_mimebundle_()[0]["image/png"]
-    assert base64.b64decode(picture).startswith(b"\x89PNG")
-    assert picture == quiz("07")._repr_mimebundle_()[0]["image/png"] != quiz("08")._repr_mimebundle_()[0]["image/png"]
+    png = quiz("07")._repr_mimebundle_()[0]["image/png"]
+    assert base64.b64decode(png).startswith(b"\x89PNG")
+    assert png == quiz("07")._repr_mimebundle_()[0]["image/png"] != quiz("08")._repr_mimebundle_()[0]["image/png"]
 
 
 @pytest.mark.parametrize(

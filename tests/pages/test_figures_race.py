@@ -194,11 +194,11 @@ def test_the_lights_are_the_clinics_before_any_training(live):
         expect(figure.locator(".tr-changed")).to_contain_text(faults.FAULTS[fault].symptom.split(":")[0].split(",")[0])
         in_a_model = faults.FAULTS[fault].seen_by is not None
         model = faults.build(fault, CONFIGS["digits"]) if in_a_model else ViT(CONFIGS["digits"])
-        wanted = {name: "passes" if test(model) else "fails" for name, test in faults.TESTS.items()}
-        dark = [name for name, state in wanted.items() if state == "fails"]
+        expected = {name: "passes" if test(model) else "fails" for name, test in faults.TESTS.items()}
+        dark = [name for name, state in expected.items() if state == "fails"]
         count = f"{len(dark)} of 6 fail" if dark else "all pass"
         expect(figure.get_by_text(count)).to_be_visible()
-        assert lights(figure) == wanted
+        assert lights(figure) == expected
         for name in dark:
             expect(figure.locator(f"[data-light={name}]")).to_contain_text(re.compile(f"✗{name} fails"))
     figure.get_by_role("radio", name="none", exact=True).click()

@@ -146,8 +146,8 @@ def assert_line(figure, runs, name, view):
     values = np.array([run[CURVES[view]] for run in runs]) * (100 if view else 1)  # (seeds, P)
     drawn = read_line(figure.locator(".vf-axes"), name)
     reach = np.ptp(values)
-    for found, wanted in ((drawn.ys, values.mean(0)), (drawn.low, values.min(0)), (drawn.high, values.max(0))):
-        np.testing.assert_allclose(found, wanted, atol=1e-3 * reach)
+    for found, expected in ((drawn.ys, values.mean(0)), (drawn.low, values.min(0)), (drawn.high, values.max(0))):
+        np.testing.assert_allclose(found, expected, atol=1e-3 * reach)
     steps, width = runs[0]["steps"], math.ceil(runs[0]["steps"] / values.shape[1])
     starts = np.arange(0, steps, width)
     xs = np.arange(1, values.shape[1] + 1) if view else (starts + np.minimum(starts + width, steps)) / 2

@@ -120,7 +120,7 @@ def test_the_page_for_teachers_says_what_memory_a_user_needs(site):
 
 def test_minutes_are_read_in_both_ways_of_writing(tmp_path):
     (tmp_path / "book").mkdir()
-    for name, time, wanted in (
+    for name, time, expected in (
         ("01-a", "70 minutes, 40 of them for the exercises", (30, 40)),
         ("02-b", "45 minutes, and 55 for the exercises", (45, 55)),
         ("03-c", "20 minutes", (20, 0)),
@@ -129,7 +129,7 @@ def test_minutes_are_read_in_both_ways_of_writing(tmp_path):
         cells = [{"cell_type": "markdown", "source": [card]}]
         (tmp_path / "book" / f"{name}.ipynb").write_text(json.dumps({"cells": cells}))
         chapter = frame.read_chapter(tmp_path, f"book/{name}")
-        assert (chapter.reading, chapter.exercises, chapter.aim) == (*wanted, "cut")
+        assert (chapter.reading, chapter.exercises, chapter.aim) == (*expected, "cut")
 
 
 def test_icons_that_no_page_uses_are_left_out():

@@ -110,7 +110,7 @@ def test_stderr():
 @gate("an image without alternative text", "tests/pages/test_notebooks.py")
 def test_missing_alt():
     drawn = nbformat.v4.new_output("display_data", {"image/png": base64.b64encode(b"png").decode()})
-    assert "draws a picture without mystnb.image.alt" in faults(code("1", drawn))
+    assert "draws an image without mystnb.image.alt" in faults(code("1", drawn))
     assert "draws" not in faults(code("1", drawn, mystnb={"image": {"alt": "A line that rises"}}))
 
 

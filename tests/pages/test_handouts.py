@@ -59,10 +59,10 @@ def test_handout_says_what_its_chapter_says(name):
     words = "\n\n".join("".join(cell["source"]) for cell in cells)
     assert text(re.search("<h1>(.*?)</h1>", page)[1]).endswith(re.search("^# (.+)$", words, re.M)[1])
     summary = words.split("## What to remember")[1].split("\n## ")[0]
-    wanted = [item.split()[0] for item in re.findall(r"^\d+\. (.+)$", summary, re.M)]
+    expected = [item.split()[0] for item in re.findall(r"^\d+\. (.+)$", summary, re.M)]
     shown = re.search('class="remember".*?</section>', page, re.S)[0]
-    assert [text(item).split()[0] for item in re.findall("<li>(.*?)</li>", shown, re.S)] == wanted
-    assert len(wanted) in (2, 3) and "{{" not in page and "chapter:" not in page
+    assert [text(item).split()[0] for item in re.findall("<li>(.*?)</li>", shown, re.S)] == expected
+    assert len(expected) in (2, 3) and "{{" not in page and "chapter:" not in page
 
 
 @pytest.mark.parametrize("name", NAMES)

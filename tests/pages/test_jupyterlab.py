@@ -98,15 +98,15 @@ def ask(kernel, expression):
     return ast.literal_eval(it["data"]["text/plain"])
 
 
-def wait_for(kernel, expression, wanted):
+def wait_for(kernel, expression, expected):
     for _ in range(100):
-        if (found := ask(kernel, expression)) == wanted:
+        if (found := ask(kernel, expression)) == expected:
             break
         time.sleep(0.1)
-    assert found == wanted, expression
+    assert found == expected, expression
 
 
-def test_figures_and_python_hear_each_other(new_context, lab):
+def test_figures_and_python_follow_each_other(new_context, lab):
     url, token, home = lab
     context = new_context(viewport={"width": 1400, "height": 1000})
     context.set_default_timeout(120_000)

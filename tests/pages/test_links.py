@@ -1,4 +1,4 @@
-"""tools/links.py: links inside the book lead somewhere; of other sites it asks gently and says what it heard."""
+"""tools/links.py: links inside the book lead somewhere; of other sites it asks gently and reports what they answer."""
 
 import http.server
 import json

@@ -96,7 +96,7 @@ def test_check_shows_the_difference_and_writes_nothing(stored, tmp_path):
         ("import os\nprint(os.path.join('/home', 'ann', 'x'))", "path of one machine: /home/ann"),
         ("print(2_000 * ('word ' * 200 + '\\n'))", "the limit is 2,000,000"),
         (f"x = {80 * '1'}", "cell 2 has a line of more than 75 characters"),
-        ("import matplotlib.pyplot as plt\n\n_ = plt.plot([1, 2])", "cell 2 draws a picture without mystnb.image.alt"),
+        ("import matplotlib.pyplot as plt\n\n_ = plt.plot([1, 2])", "cell 2 draws an image without mystnb.image.alt"),
     ],
 )
 def test_tool_refuses_what_must_not_be_published(stored, source, fault):

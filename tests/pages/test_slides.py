@@ -135,7 +135,7 @@ def small_deck(folder, text):
 
 
 @pytest.mark.parametrize(
-    "body, wanted",
+    "body, expected",
     [
         ("{{ code text }}", "one\ntwo &lt;2&gt;"),
         ("{{ code text /two/ }}", '<pre class="output">two &lt;2&gt;</pre>'),
@@ -148,8 +148,8 @@ def small_deck(folder, text):
         ("{{ drawn output }}", "The Vision Transformer, read from top to bottom."),
     ],
 )
-def test_a_deck_takes_what_it_names(tmp_path, body, wanted):
-    assert wanted in small_deck(tmp_path, SOUND.format(body=body)).page()
+def test_a_deck_takes_what_it_names(tmp_path, body, expected):
+    assert expected in small_deck(tmp_path, SOUND.format(body=body)).page()
 
 
 def test_a_passage_ends_at_the_next_empty_line(tmp_path):
@@ -379,7 +379,7 @@ def test_the_speaker_sees_the_notes(show, from_file):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_print_shows_still_pictures_and_makes_a_page_of_each_slide(show, browser, site, tmp_path, name):
+def test_print_shows_still_images_and_makes_a_page_of_each_slide(show, browser, site, tmp_path, name):
     page, watch = show(f"{name}.html?print-pdf", dark=True)
     assert page.locator("html").get_attribute("data-theme") == "light"
     number = page.locator(".pdf-page").count()

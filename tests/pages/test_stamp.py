@@ -114,7 +114,7 @@ def test_any_commit_can_be_stamped_and_the_variables_of_github_count(fork, tmp_p
 def test_what_cannot_be_stamped_is_refused(fork, tmp_path):
     assert "there is no commit 'nine' here" in run_stamp(fork[0], tmp_path, "--commit", "nine").stderr
     nobodys = run_stamp(fork[0], tmp_path, "--repository", "OWNER/REPO")
-    assert nobodys.returncode == 2 and "--repository OWNER/NAME is wanted" in nobodys.stderr
+    assert nobodys.returncode == 2 and "use --repository OWNER/NAME" in nobodys.stderr
     assert list(tmp_path.iterdir()) == []
     cells = [notebooks.setup_cell("https://example.org/one.zip")]
     text = nbformat.writes(nbformat.v4.new_notebook(cells=cells))
@@ -161,13 +161,13 @@ def test_the_imitation_sees_what_a_reader_would(tmp_path, monkeypatch):
     colab.session(tmp_path)
     (tmp_path / ".ipython" / "profile_default" / "startup" / "00-colab.py").unlink()  # this Python has no google.colab
     setup = notebooks.setup_cell(origin.archive("o/r", "c0"))
-    loud = nbformat.v4.new_code_cell(
-        "import os, sys\nprint(os.environ['VITNB_FAST'], file=sys.stderr)\n1 / 0", id="loud"
+    failing = nbformat.v4.new_code_cell(
+        "import os, sys\nprint(os.environ['VITNB_FAST'], file=sys.stderr)\n1 / 0", id="failing"
     )
-    nbformat.write(nbformat.v4.new_notebook(cells=[setup, loud]), tmp_path / "one.ipynb")
+    nbformat.write(nbformat.v4.new_notebook(cells=[setup, failing]), tmp_path / "one.ipynb")
     took, first, wrong = colab.run(tmp_path / "one.ipynb")
     assert 0 < first < took
-    assert "ZeroDivisionError" in wrong[0] and wrong[1:] == ["cell loud writes to stderr: 1"]
+    assert "ZeroDivisionError" in wrong[0] and wrong[1:] == ["cell failing writes to stderr: 1"]
     setup.source += "\nprint('You may need to restart the kernel.')"
     nbformat.write(nbformat.v4.new_notebook(cells=[setup]), tmp_path / "two.ipynb")
     [said] = colab.run(tmp_path / "two.ipynb")[2]

@@ -55,7 +55,7 @@ for (const M of [1, 5, 17])
         const [A, turned, B, C, row] = [M * K, K * M, K * N, M * N, N].map((n, i) =>
           draw(n, `${i}`),
         );
-        const wanted = (a, start) =>
+        const expected = (a, start) =>
           range(M * N).map((i) => {
             const [m, n] = [Math.floor(i / N), i % N];
             return start(m, n) + sum(range(K).map((k) => a(m, k) * B[k * N + n]));
@@ -65,7 +65,7 @@ for (const M of [1, 5, 17])
         assert.ok(
           apart(
             read(3),
-            wanted(
+            expected(
               (m, k) => A[m * K + k],
               (m, n) => C[m * N + n],
             ),
@@ -75,7 +75,7 @@ for (const M of [1, 5, 17])
         assert.ok(
           apart(
             read(4),
-            wanted(
+            expected(
               (m, k) => turned[k * M + m],
               (m, n) => row[n],
             ),
@@ -106,11 +106,11 @@ test("rows are turned, taken, put and summed", () => {
     table.flatMap((from) => Array.from(x.slice(from, from + 4))),
   );
   wasm.put(bytes[2], tape.list([8, 8, 52]), bytes[3], 3, 4);
-  const wanted = x.slice();
+  const expected = x.slice();
   [8, 8, 52].forEach((to, row) =>
-    range(4).forEach((i) => (wanted[to + i] += read(2)[4 * row + i])),
+    range(4).forEach((i) => (expected[to + i] += read(2)[4 * row + i])),
   );
-  assert.ok(apart(read(3), wanted) < 1e-6);
+  assert.ok(apart(read(3), expected) < 1e-6);
   const before = read(4);
   wasm.plusRows(bytes[4], bytes[0], 5, 12);
   assert.ok(
@@ -325,7 +325,7 @@ test("the initial weights have the standard deviations of vitnb's", () => {
     const mean = sum([...x]) / x.length;
     return Math.sqrt(sum([...x].map((a) => (a - mean) ** 2)) / x.length);
   };
-  const wanted = {
+  const expected = {
     "patch_embed.proj.weight": 0.5,
     "positions.table": 0.02,
     "head.weight": 0.02,
@@ -333,7 +333,7 @@ test("the initial weights have the standard deviations of vitnb's", () => {
     "blocks.0.norm1.weight": 0,
     "pool.token": 0,
   };
-  for (const [name, value] of Object.entries(wanted))
+  for (const [name, value] of Object.entries(expected))
     assert.ok(Math.abs(std(name) - value) <= 0.1 * value, `${name}: ${std(name)}`);
 });
 
@@ -481,37 +481,37 @@ function trainerOf({ config, faults, weights }) {
   return net;
 }
 
-for (const { faults, lights: wanted } of reference.cases)
+for (const { faults, lights: expected } of reference.cases)
   test(`the lights are the clinic's: ${faults[0] ?? "right"}`, () => {
-    for (const { config, verdicts } of wanted)
+    for (const { config, verdicts } of expected)
       assert.deepEqual(lights(new Trainer(config, { faults })), verdicts);
   });
 
-for (const wanted of reference.cases.filter(({ batches }) => batches)) {
-  test(`equal to torch: ${wanted.faults[0] ?? "right"}`, (t) => {
-    const net = trainerOf(wanted);
-    const batches = wanted.batches.map(({ pixels, labels }) => [floats(pixels), labels]);
-    const logits = apart(net.logits(batches[0][0]), floats(wanted.logits));
+for (const expected of reference.cases.filter(({ batches }) => batches)) {
+  test(`equal to torch: ${expected.faults[0] ?? "right"}`, (t) => {
+    const net = trainerOf(expected);
+    const batches = expected.batches.map(({ pixels, labels }) => [floats(pixels), labels]);
+    const logits = apart(net.logits(batches[0][0]), floats(expected.logits));
     const { loss } = net.gradients(...batches[0]);
     let [gradients, worst] = [0, ""];
-    for (const [name, text] of Object.entries(wanted.gradients)) {
+    for (const [name, text] of Object.entries(expected.gradients)) {
       const w = net.weights[name];
       const mine = net.tape.read(w, "grad");
       const off = apart(isMatrix(name, w) ? turned(mine, w.rows, w.width) : mine, floats(text));
       if (!(off <= gradients)) [gradients, worst] = [off, name];
     }
-    const { steps } = wanted;
-    const losses = wanted.losses.map(
+    const { steps } = expected;
+    const losses = expected.losses.map(
       (_, i) => net.step(...batches[i % batches.length], lrAt(i, steps, net.parts.rate)).loss,
     );
     const off = [
       logits,
-      Math.abs(loss - wanted.losses[0]),
+      Math.abs(loss - expected.losses[0]),
       gradients,
-      apart(losses, wanted.losses),
+      apart(losses, expected.losses),
     ];
     t.diagnostic(
-      `${wanted.faults[0] ?? "right"}: logits ${off[0].toExponential(1)}, gradients ${off[2].toExponential(1)} ` +
+      `${expected.faults[0] ?? "right"}: logits ${off[0].toExponential(1)}, gradients ${off[2].toExponential(1)} ` +
         `(${worst}), ${steps} losses ${off[3].toExponential(1)}`,
     );
     assert.ok(off[0] < 1e-4 && off[1] < 1e-4, `logits ${off[0]}, loss ${off[1]}`);

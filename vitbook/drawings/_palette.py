@@ -33,7 +33,7 @@ TINT = 2  # the shade that fills a box
 
 
 def mix(colour: str, ground: str, share: float) -> str:
-    """Mix so much of a colour into a ground, both as #rrggbb."""
+    """Mix a share of a colour into a ground, both as #rrggbb."""
     pairs = zip(*([int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in (colour, ground)), strict=True)
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
 

@@ -72,7 +72,7 @@ def attribute(words: str) -> str:
 
 
 def written(values: Tensor, most: int = 2) -> list[list[str]]:
-    """Write numbers (R, C) for their cells: as many decimals as one of them needs, at most so many; a true minus."""
+    """Write numbers (R, C) for their cells: as many decimals as one of them needs, at most `most`; a true minus."""
     rows = [[round(value, most) + 0.0 for value in row] for row in values.tolist()]
     places = max(len(f"{value:.2f}".rstrip("0")) - len(f"{value:.2f}") + 2 for row in rows for value in row)
     return [[f"{value:.{places}f}".replace("-", "−") for value in row] for row in rows]
@@ -93,7 +93,7 @@ def png(pixels: Tensor) -> str:
 
 
 class Sheet:
-    """A sheet of so many units, about one pixel each; y grows downwards.
+    """A sheet of width x height units, about one pixel each; y grows downwards.
 
     Every method draws one thing. Colours are names: of a kind ("query"), of
     one of its shades ("query-3"), or "ink", "soft", "line", "paper".

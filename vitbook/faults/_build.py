@@ -61,9 +61,9 @@ def same(name: str) -> Rewriting:
 def _rewritten(name: str, old: ViT, new: ViT, way: Way) -> ViT:
     c, usual = old.config, ViTConfig()
     for field in ("norm", "pos_embed", "global_pool", "stem", "qkv_bias"):
-        if (got := getattr(c, field)) != (wanted := getattr(usual, field)):
+        if (got := getattr(c, field)) != (expected := getattr(usual, field)):
             raise ValueError(
-                f"fault {name!r} is the same function where {field}={wanted!r}, got {got!r}: use {wanted!r}"
+                f"fault {name!r} is the same function where {field}={expected!r}, got {got!r}: use {expected!r}"
             )
     weights = dict(old.state_dict())
     way(weights, c)

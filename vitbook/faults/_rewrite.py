@@ -68,7 +68,7 @@ def _qkv(weights: Weights, change: QKV) -> None:
 
 
 def scaled(q: Factor, v: Factor = lambda d, h, T: 1.0) -> Rewriting:
-    """Queries and values that are so many times as large make up for factors at the scores and the weights."""
+    """Queries and values scaled by a factor make up for factors at the scores and the weights."""
 
     def times(power: int) -> Way:
         def way(weights: Weights, config: ViTConfig) -> None:

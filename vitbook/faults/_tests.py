@@ -11,7 +11,7 @@ from vitnb.patches import ConvStem
 from vitnb.vit import ViT, count_parameters
 
 
-def _shaken(model: ViT) -> ViT:
+def _perturbed(model: ViT) -> ViT:
     """A copy whose every parameter is random: gains of 1, biases of 0 and silent layers hide mistakes."""
     model, generator = copy.deepcopy(model).eval(), torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -31,7 +31,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 def reference(model: ViT) -> bool:
     """Every block and every norm does what torch's own layer does with the same weights, however faint its tokens."""
-    c, model = model.config, _shaken(model)
+    c, model = model.config, _perturbed(model)
     x = torch.randn(3, 7, c.embed_dim, generator=torch.Generator().manual_seed(2))  # (B, T, D)
     faint = c.norm_eps**0.5 * x  # of a variance like eps, which otherwise hardly counts
     norms = [norm for block in model.blocks for norm in (block.norm1, block.norm2)]
@@ -75,8 +75,8 @@ def _torchs(block: nn.Module, pre: bool, eps: float) -> nn.Module:
 def count(model: ViT) -> bool:
     """It has as many parameters as a ViT of its config, and a loss gives every one of them a gradient."""
     with torch.device("meta"):
-        wanted = count_parameters(ViT(model.config))
-    return count_parameters(model) == wanted and all(g is not None and g.any() for g in _gradients(_shaken(model)))
+        expected = count_parameters(ViT(model.config))
+    return count_parameters(model) == expected and all(g is not None and g.any() for g in _gradients(_perturbed(model)))
 
 
 @torch.enable_grad()
@@ -91,17 +91,17 @@ def cut(model: ViT) -> bool:
     """Its tokens are those of a convolution whose kernel and stride are the patch side, row by row."""
     if isinstance(model.patch_embed, ConvStem):
         raise ValueError("stem is 'conv', which cuts no patches: use stem='patch'")
-    model, images = _shaken(model), _images(model)
+    model, images = _perturbed(model), _images(model)
     proj = model.patch_embed.proj
-    wanted = F.conv2d(images, proj.weight, proj.bias, model.patch_embed.patch_size).flatten(2).mT  # (B, N, D)
-    return _close(model.patch_embed(images), wanted)
+    expected = F.conv2d(images, proj.weight, proj.bias, model.patch_embed.patch_size).flatten(2).mT  # (B, N, D)
+    return _close(model.patch_embed(images), expected)
 
 
 def cls(model: ViT) -> bool:
     """Before any block has run, what is read at the end is the same for all images, and at each call."""
     if not model.pool.num_prefix_tokens:
         return True
-    model, images = _shaken(model), _images(model)
+    model, images = _perturbed(model), _images(model)
     first, again = (model.pool(model.pool.prepend(model.patch_embed(images))) for _ in range(2))  # (B, D)
     return _close(first, first[:1].expand_as(first)) and _close(first, again)
 
@@ -110,14 +110,14 @@ def order(model: ViT) -> bool:
     """Patches in another order give other logits, unless the config has no positions."""
     if model.config.pos_embed == "none":
         return True
-    model, images = _shaken(model), _images(model)
+    model, images = _perturbed(model), _images(model)
     ph, pw = model.patch_embed.patch_size
     return not _close(model(images), model(images.roll((ph, pw), dims=(2, 3))))
 
 
 def scores(model: ViT) -> bool:
     """Each row holds scores of one image, the same in any batch: neither they nor their exponentials sum to 1."""
-    model, images = _shaken(model), _images(model)
+    model, images = _perturbed(model), _images(model)
     logits = model(images)  # (B, K)
     alone = torch.cat([model(image) for image in images.split(1)])  # (B, K)
     ones = torch.ones(len(logits))

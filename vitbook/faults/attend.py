@@ -94,7 +94,7 @@ def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return MIX(q, k, v, is_causal=True)
 
 
-# The keys come in pieces of at most so many: (q, k, v, most) -> tokens, without a map of all scores.
+# The keys come in pieces of at most `most`: (q, k, v, most) -> tokens, without a map of all scores.
 
 
 def piecewise(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:

@@ -7,7 +7,7 @@ import { boxOf, overlay, patchGrid, ringOf } from "./kit/grid.js";
 import { meanOfHeads } from "./kit/maps.js";
 import { hundredths, list, placeOf, share } from "./kit/words.js";
 
-const FULL = 6; // the colour is full at so many times an even share
+const FULL = 6; // the colour is full at this many times an even share
 const SHOWS = ["head", "mean", "rollout"];
 
 /** Weights from bytes, two each: every row was stored in parts of its largest weight, and sums to 1. */

@@ -58,7 +58,7 @@ export function curveOf(values, depths, w, d) {
   return { low: part(0), ys: part(1), high: part(2) };
 }
 
-/** What was trained with this wiring, rate and warm-up: { depth, accuracy, mean } by depth. */
+/** What was trained with this wiring, learning rate and warm-up: { depth, accuracy, mean } by depth. */
 export function trainings(trained, wiring, lr, warmup) {
   return trained
     .filter((run) => run.wiring === wiring && run.lr === lr && run.warmup === warmup)
@@ -188,19 +188,19 @@ function build({ model, root, put }) {
     const run = runs[wiring].find((one) => one.depth === L);
     const range = (shares) =>
       `${hundredths(Math.min(...shares), 1)} to ${hundredths(Math.max(...shares), 1)}`;
-    const spread = run ? `${percent(run.mean, 1)} (${range(run.accuracy)})` : "not trained";
+    const accuracies = run ? `${percent(run.mean, 1)} (${range(run.accuracy)})` : "not trained";
     const setting = `learning rate ${rates[rate]} and ${warmups[warmup] ? `a warm-up of ${warmups[warmup]} steps` : "no warm-up"}`;
     says.textContent =
       `${L} blocks, ${name}. Before training: the rms of the stream is ${ends.rms[0]} after ` +
       `block 1 and ${ends.rms[1]} after block ${L}; the gradient is ${ends.gradient[0]} ` +
       `in block 1 and ${ends.gradient[1]} in block ${L}. ` +
       (run
-        ? `Trained with ${setting}: ${spread} of the test images right; chance is ${percent(0.1)}.`
+        ? `Trained with ${setting}: ${accuracies} of the test images right; chance is ${percent(0.1)}.`
         : `This stack was not trained with ${setting}.`);
     numbers.show([
       ["rms, first → last", ends.rms.join(" → ")],
       ["gradient, first → last", ends.gradient.join(" → ")],
-      [`accuracy${run ? `, ${run.accuracy.length} seeds` : ""}`, spread],
+      [`accuracy${run ? `, ${run.accuracy.length} seeds` : ""}`, accuracies],
     ]);
   };
 }

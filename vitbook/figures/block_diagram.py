@@ -66,7 +66,7 @@ class BlockDiagram(Figure):
             wirings=list(WIRINGS),
             **lists,
             steps=config["steps"],
-            tested=config["test_pictures"],
+            tested=config["test_images"],
             rms=_floats(curves["rms"]),
             gradient=_floats(curves["gradient"]),
             trained=_trained(stored["result"]["arms"]),
@@ -176,9 +176,9 @@ def _length(block: nn.Module) -> float:
 def _trained(arms: list[dict]) -> list[dict]:
     """The stored trainings of a wiring that the figure draws."""
     names = {("pre", ""): "pre-norm", ("post", ""): "post-norm", ("pre", "normalise then add"): "normalise, then add"}
-    wanted = [(arm, names.get((arm["norm"], arm["change"]))) for arm in arms]
+    named = [(arm, names.get((arm["norm"], arm["change"]))) for arm in arms]
     keys = ("depth", "warmup", "lr", "accuracy")
-    return [{"wiring": name} | {key: arm[key] for key in keys} for arm, name in wanted if name]
+    return [{"wiring": name} | {key: arm[key] for key in keys} for arm, name in named if name]
 
 
 def _within(name: str, value: int, count: int) -> int:

@@ -16,7 +16,7 @@ export function costOf(tokens, { width, depth, heads, ratio }) {
   };
 }
 
-/** So many tokens have as much work between them as in matrices. */
+/** The number of tokens that have as much work between them as in matrices. */
 export function balance({ width, ratio }) {
   return (2 + ratio) * width;
 }
@@ -26,9 +26,9 @@ export function dividing(values, total) {
   return values.filter((value) => total % value === 0);
 }
 
-/** The value nearest to a wanted one, by their ratio. */
-export function nearest(values, wanted) {
-  const far = (value) => Math.abs(Math.log(value / wanted));
+/** The value nearest to a target, by their ratio. */
+export function nearest(values, target) {
+  const far = (value) => Math.abs(Math.log(value / target));
   return values.reduce((best, value) => (far(value) < far(best) ? value : best));
 }
 

@@ -51,7 +51,7 @@ class CostExplorer(Figure):
                 setattr(self, name, value)
 
     def cost(self, tokens: int | None = None) -> dict[str, int]:
-        """Return what the blocks take for an image of so many tokens (default: those of side and patch).
+        """Return what the blocks take for an image of `tokens` (default: those of side and patch).
 
         matrices and between are multiplications, maps and weights numbers.
 

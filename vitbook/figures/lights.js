@@ -86,9 +86,9 @@ function gradients(net) {
 function counted({ weights, sizes: { patch, D, T, L, K, inner, learned } }) {
   const layer = (from, to) => (from + 1) * to;
   const block = layer(D, 3 * D) + layer(D, D) + layer(D, inner) + layer(inner, D) + 4 * D;
-  const wanted = layer(patch * patch, D) + D + learned * T * D + L * block + 2 * D + layer(D, K);
+  const expected = layer(patch * patch, D) + D + learned * T * D + L * block + 2 * D + layer(D, K);
   const learning = Object.values(weights).filter(({ learns }) => learns);
-  return learning.reduce((sum, { rows, width }) => sum + rows * width, 0) === wanted;
+  return learning.reduce((sum, { rows, width }) => sum + rows * width, 0) === expected;
 }
 
 /** Its tokens are those of patches cut row by row, each times one matrix. */
@@ -103,8 +103,8 @@ function cut(original) {
   return Array.from({ length: B }).every((_, i) => {
     const patches = patchify(other, images.subarray(i * area, (i + 1) * area));
     const { "patch_embed.proj.weight": weight, "patch_embed.proj.bias": bias } = other.weights;
-    const wanted = other.linear(patches, s.N, weight, bias, s.patch ** 2, s.D);
-    return close(tokens.subarray(i * length, (i + 1) * length), wanted);
+    const expected = other.linear(patches, s.N, weight, bias, s.patch ** 2, s.D);
+    return close(tokens.subarray(i * length, (i + 1) * length), expected);
   });
 }
 

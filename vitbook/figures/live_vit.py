@@ -196,9 +196,9 @@ class LiveViT(Figure):
     @traitlets.validate("own")
     def _check_own(self, proposal: dict) -> bytes:
         embed, value = self._model.patch_embed, proposal["value"]
-        wanted = embed.in_chans * math.prod(embed.img_size)
-        if value and len(value) != wanted:
-            raise ValueError(f"own must be one image of {wanted} bytes, got {len(value)}: use bytes({wanted})")
+        expected = embed.in_chans * math.prod(embed.img_size)
+        if value and len(value) != expected:
+            raise ValueError(f"own must be one image of {expected} bytes, got {len(value)}: use bytes({expected})")
         return value
 
 
@@ -243,7 +243,7 @@ def _half(model: ViT) -> tuple[list, bytes]:
 
 
 def _choose(data: Dataset, n: int, model: ViT) -> tuple[Tensor, Tensor]:
-    """Return the first n test images, equally many of each class where there are so many, as uint8."""
+    """Return the first n test images, equally many of each class where the data have them, as uint8."""
     embed = model.patch_embed
     shape = embed.in_chans, *embed.img_size
     if tuple(data.test_images.shape[1:]) != shape:

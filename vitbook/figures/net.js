@@ -247,7 +247,7 @@ export class Net {
   }
 }
 
-/** The starting weights, as vitnb.vit.initialise draws them; each weight has random numbers of its own. */
+/** The initial weights, as vitnb.vit.initialise draws them; each weight has random numbers of its own. */
 function start(name, { rows, width }, config, seed) {
   const random = randoms(seed, name);
   const draw = (f) => Float32Array.from({ length: rows * width }, f);

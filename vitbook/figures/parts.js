@@ -149,7 +149,7 @@ export const RIGHT = {
   // Training. Which weights learn, and which of them are pulled to zero: only what multiplies.
   learns: () => true,
   decays: isMatrix,
-  // The learning rate of a step (from 0) of so many: up in a line, then down half a cosine.
+  // The learning rate of a step (from 0) out of all steps: up in a line, then down half a cosine.
   rate: (step, steps, peak, warmup) => {
     if (step < warmup) return (peak * (step + 1)) / warmup;
     return peak * falling((step - warmup) / (steps - warmup));

@@ -158,7 +158,7 @@ function build({ model, root, put }) {
   };
 }
 
-/** So many stripes have one line less: "x" lies beside "x", "y" below "y". */
+/** The lines between stripes, one fewer than stripes: "x" lies beside "x", "y" below "y". */
 function linesOf(stripes, along, across) {
   return Array.from({ length: stripes - 1 }, (_, i) => {
     const place = per((i + 1) / stripes);

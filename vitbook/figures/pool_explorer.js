@@ -56,7 +56,7 @@ function build({ model, root, put }) {
     return shares.subarray(start, start + 1 + N);
   };
 
-  const pictures = choice("Image:", names, (index) => put({ picture: index }));
+  const images = choice("Image:", names, (index) => put({ image: index }));
   const switches = choice("Pooling:", pools, (pool) => put({ pool }));
   const makeGrid = (over) => patchGrid({ rows, cols, over, onpick: (patch) => put({ patch }) });
   const canvas = h("canvas");
@@ -65,7 +65,7 @@ function build({ model, root, put }) {
   const [title, says, note, counts] = [heading(), sentence(), soft(), facts()];
   tiles.node.classList.add("vf-tiles");
   root.append(
-    controls(...(names.length > 1 ? [pictures.node] : []), switches.node),
+    controls(...(names.length > 1 ? [images.node] : []), switches.node),
     h(
       "div",
       { className: "vf-side-by-side" },
@@ -83,10 +83,10 @@ function build({ model, root, put }) {
   );
 
   return function draw() {
-    const index = needIndex(model.get("picture"), "image", names.length);
+    const index = needIndex(model.get("image"), "image", names.length);
     const pool = needIndex(model.get("pool"), "pool", pools.length);
     const patch = needIndex(model.get("patch"), "patch", N);
-    pictures.show(index);
+    images.show(index);
     switches.show(pool);
     const all = pools.map((_, n) => rowOf(n, index));
     const most = Math.max(...all.map((row) => Math.max(...row.subarray(1))));

@@ -30,7 +30,7 @@ class PoolExplorer(Figure):
     tokens are averaged by. For a cls token they are its row in the attention
     of the last block, an approximation. Of several heads the mean is shown.
 
-    `picture`, `pool` and `patch` follow the reader's choice and move the figure when
+    `image`, `pool` and `patch` follow the reader's choice and move the figure when
     they are set; all count from 0.
 
     Raises: TypeError or ValueError if models, images, names or classes are not as above.
@@ -48,7 +48,7 @@ class PoolExplorer(Figure):
     pixels = traitlets.Bytes().tag(sync=True)
     shares = traitlets.Bytes().tag(sync=True)  # (networks, B, 1 + N), float32; first what cls gives to itself
 
-    picture = traitlets.Int(0).tag(sync=True)
+    image = traitlets.Int(0).tag(sync=True)
     pool = traitlets.Int(0).tag(sync=True)
     patch = traitlets.Int(0).tag(sync=True)
 
@@ -92,17 +92,17 @@ class PoolExplorer(Figure):
     def weights(self) -> Tensor:
         """Return the weight of each patch of the image that is shown: (networks, N)."""
         shares = torch.frombuffer(bytearray(self.shares), dtype=torch.float32)
-        return shares.reshape(len(self.pools), len(self.names), -1)[:, self.picture, 1:]
+        return shares.reshape(len(self.pools), len(self.names), -1)[:, self.image, 1:]
 
     def still(self) -> matplotlib.figure.Figure:
         rows, cols = self.grid
         C, H, W = self.shape
         flat = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8)
-        image = flat.reshape(-1, C, H, W)[self.picture]
+        image = flat.reshape(-1, C, H, W)[self.image]
         weights = self.weights()
         figure, axes = plt.subplots(1, 1 + len(weights), figsize=(2.2 * (1 + len(weights)), 2.5))
         plots.draw_image(axes[0], image)
-        axes[0].set_title(self.names[self.picture], fontsize=10)
+        axes[0].set_title(self.names[self.image], fontsize=10)
         for axis, row, name in zip(axes[1:], weights, self.pools, strict=True):
             axis.imshow(row.reshape(rows, cols), cmap="Blues", vmin=0, vmax=weights.max())
             axis.set_title(name, fontsize=10)
@@ -114,10 +114,10 @@ class PoolExplorer(Figure):
             axis.set(xticks=[], yticks=[])
         return figure
 
-    @traitlets.validate("picture", "pool", "patch")
+    @traitlets.validate("image", "pool", "patch")
     def _check_number(self, proposal: dict) -> int:
         name, value = proposal["trait"].name, proposal["value"]
-        count = {"picture": len(self.names), "pool": len(self.pools), "patch": self.grid[0] * self.grid[1]}[name]
+        count = {"image": len(self.names), "pool": len(self.pools), "patch": self.grid[0] * self.grid[1]}[name]
         if not 0 <= value < count:
             raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use {count - 1}, for example")
         return value

@@ -53,7 +53,7 @@ class PositionExplorer(Figure):
             models=list(models),
             widths=[table.shape[-1] for table in tables],
             grid=config["model"]["img_size"] // config["model"]["patch_size"],
-            tested=config["test_pictures"],
+            tested=config["test_images"],
             pixels=bytes(value for row in result["pixels"] for value in row),
             orders=bytes(n for order in result["orders"] for n in order),
             tables=_floats(torch.cat([table.flatten() for table in tables])),

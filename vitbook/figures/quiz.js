@@ -28,7 +28,7 @@ function ask({ text, answers, right }, onchecked) {
     onchecked(picked);
   };
   function show(checked) {
-    if (checked === shown) return; // said once, heard once
+    if (checked === shown) return; // announced once
     shown = checked;
     if (checked === -1) return output.replaceChildren();
     picked = needIndex(checked, "answer", answers.length);

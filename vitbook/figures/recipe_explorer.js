@@ -26,7 +26,7 @@ export function deviation(values) {
   return Math.sqrt(values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / (values.length - 1));
 }
 
-// So many standard errors chance alone passes 1 time in 20, with 2, 3, 4 ... seeds: Student's t, both sides.
+// The number of standard errors that chance alone passes 1 time in 20, with 2, 3, 4 ... seeds: Student's t, both sides.
 const STUDENT = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.306, 2.2622];
 
 /** Half the width of the 95 % confidence interval of the mean. */
@@ -41,7 +41,7 @@ export function paired(first, second) {
   return { gap, reach, chance: Math.abs(gap) <= reach };
 }
 
-/** Where each of so many means of equal stretches lies: the middle of its steps. */
+/** Where each of `points` means of equal stretches lies: the middle of its steps. */
 export function middles(steps, points) {
   const width = Math.ceil(steps / points);
   return Array.from(
@@ -50,7 +50,7 @@ export function middles(steps, points) {
   );
 }
 
-/** What a paired difference of accuracies says, in points. */
+/** What a paired difference of accuracies shows, in points. */
 export function judge({ gap, reach, chance }) {
   const much = `${hundredths(Math.abs(gap), 2)} points`;
   const side = gap < 0 ? `${much} less` : gap > 0 ? `${much} more` : "neither more nor less";

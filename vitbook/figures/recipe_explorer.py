@@ -126,10 +126,10 @@ def _runs(record: Any) -> dict[str, list[dict]]:
         missing = {"seed", "validation_accuracy", "steps", *CURVES.values()}.difference(*[set(run) for run in arm[:1]])
         found = [run.get("seed") for run in arm]
         if missing or len(found) < 2 or found != (seeds or found):
-            wanted = seeds or "two at least"
+            expected = seeds or "two at least"
             raise ValueError(
                 f"record's runs of {name!r} have the seeds {found} and lack {sorted(missing)}: "
-                f"use seeds {wanted}, or {USE}"
+                f"use seeds {expected}, or {USE}"
             )
         seeds = found
         _check_arm(name, arm, len(next(iter(runs.values()))[0]["validation_accuracy_by_epoch"]))
@@ -141,9 +141,11 @@ def _check_arm(name: str, arm: Sequence[Mapping], epochs: int) -> None:
     for run in arm:
         where = f"record's run of {name!r}, seed {run['seed']},"
         lengths = [len(run.get(key, [])) for key in CURVES.values()]
-        wanted = [len(arm[0]["losses"]), epochs, epochs]
-        if lengths != wanted or not all(lengths) or not 0 < lengths[0] <= run["steps"] == arm[0]["steps"]:
-            raise ValueError(f"{where} has curves of {lengths} points and {run['steps']} steps: use {wanted}, or {USE}")
+        expected = [len(arm[0]["losses"]), epochs, epochs]
+        if lengths != expected or not all(lengths) or not 0 < lengths[0] <= run["steps"] == arm[0]["steps"]:
+            raise ValueError(
+                f"{where} has curves of {lengths} points and {run['steps']} steps: use {expected}, or {USE}"
+            )
         shares = [run["validation_accuracy"], *run["train_accuracy_by_epoch"], *run["validation_accuracy_by_epoch"]]
         for value in (*shares, *run["losses"]):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):

@@ -2,7 +2,7 @@
 // The letters are the book's: B images, T tokens, D width, h heads. The arithmetic is that of kernels.wat.
 //
 // A tensor is {at, grad, rows, cols, width}, row by row in the tape's memory: where its numbers and its gradients begin
-// (grad is null where none are wanted). Columns come in fours; those from width on are padding, and hold 0.
+// (grad is null where none is needed). Columns come in fours; those from width on are padding, and hold 0.
 
 // kernels.wat, compiled.
 const KERNELS =
@@ -83,10 +83,10 @@ export class Tape {
   }
 
   /** A tensor of zeros. */
-  tensor(rows, width, wanted = this.back !== null) {
+  tensor(rows, width, learned = this.back !== null) {
     const cols = (width + 3) & ~3;
     const at = this.room(rows * cols);
-    return { at, grad: wanted ? this.room(rows * cols) : null, rows, cols, width };
+    return { at, grad: learned ? this.room(rows * cols) : null, rows, cols, width };
   }
 
   /** A tensor of given numbers (rows, width), which is not learned. */
@@ -233,7 +233,7 @@ export class Tape {
     return y;
   }
 
-  /** Rows of so many columns, each from where it begins in x: rearranges, splits, repeats. table: an Int32Array. */
+  /** Rows of cols columns, each from where it begins in x: rearranges, splits, repeats. table: an Int32Array. */
   take(x, table, cols) {
     const y = this.tensor(table.length, cols);
     const list = this.list(table);
@@ -287,7 +287,7 @@ export class Tape {
     return y;
   }
 
-  /** In each of so many groups, every row of q times every row of k: (groups T, d) -> (groups T, T). */
+  /** In each group, every row of q times every row of k: (groups T, d) -> (groups T, T). */
   scores(q, k, groups) {
     const [T, d] = [q.rows / groups, q.cols];
     const y = this.tensor(q.rows, T);
@@ -307,7 +307,7 @@ export class Tape {
     return y;
   }
 
-  /** In each of so many groups, sums of the rows of v with the weights of each row: (groups T, T) -> (groups T, d). */
+  /** In each group, sums of the rows of v with the weights of each row: (groups T, T) -> (groups T, d). */
   mix(weights, v, groups) {
     const [T, d] = [v.rows / groups, v.cols];
     const { cols } = weights;

@@ -41,7 +41,7 @@ export class Trainer extends Net {
   }
 }
 
-/** The learning rate of a step (from 0) of so many, by the defaults of vitnb's Recipe. */
+/** The learning rate of a step (from 0) out of all steps, by the defaults of vitnb's Recipe. */
 export function lrAt(step, steps, rate = RIGHT.rate) {
   return rate(step, steps, 3e-3, Math.round(0.05 * steps));
 }

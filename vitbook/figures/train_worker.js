@@ -3,12 +3,12 @@
 // module worker.
 //
 // In, {do: ...}:
-//   race: id, racers [{config, faults}, ...], data {bytes, meta}, and if wanted seed, steps, batch, every, watch.
+//   race: id, racers [{config, faults}, ...], data {bytes, meta}, and optionally seed, steps, batch, every, watch.
 //     A new race ends the old one. A config is a ViTConfig's to_dict, faults are names of parts.js, data is what
-//     _train_data.packed gives. Every so many steps all test images are judged; watch is the number of the test image
+//     _train_data.packed gives. After every `every` steps all test images are judged; watch is the number of the test image
 //     whose attention is looked at.
 //   pause, resume, stop
-//   lights: id, config, faults. net: id, racer (its number in the race). images: id, data, first (so many test images).
+//   lights: id, config, faults. net: id, racer (its number in the race). images: id, data, first (the number of test images).
 // Out:
 //   {id, step, seconds, losses, accuracy, looks, last}, about ten a second. seconds are those of training alone; losses,
 //     a list for each racer, are those since the last message; accuracy and looks, one for each racer, or null between

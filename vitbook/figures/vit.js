@@ -28,10 +28,12 @@ const pair = (size) => (Array.isArray(size) ? size : [size, size]);
 export function network(config, layout, bytes) {
   const total = layout.reduce((sum, [, shape]) => sum + size(shape), 0);
   const whole = bytes instanceof Float32Array;
-  const wanted = whole ? total : 2 * total;
-  if (bytes.length !== wanted) {
+  const expected = whole ? total : 2 * total;
+  if (bytes.length !== expected) {
     const unit = whole ? "numbers" : "bytes";
-    throw new Error(`The weights are ${bytes.length} ${unit} long; this network needs ${wanted}.`);
+    throw new Error(
+      `The weights are ${bytes.length} ${unit} long; this network needs ${expected}.`,
+    );
   }
   const numbers = whole ? bytes : decodeHalf(bytes);
   const weights = {};
@@ -75,29 +77,33 @@ const size = (shape) => shape.reduce((product, side) => product * side, 1);
 
 function checkShapes(net, config) {
   const { D, T, inner } = net;
-  const wanted = { "patch_embed.proj.weight": D * net.patchLength, "patch_embed.proj.bias": D };
-  if (net.pool === "cls") wanted["pool.token"] = D;
+  const expected = { "patch_embed.proj.weight": D * net.patchLength, "patch_embed.proj.bias": D };
+  if (net.pool === "cls") expected["pool.token"] = D;
   if (net.pool === "attn")
-    Object.assign(wanted, { "pool.query": D, "pool.kv.weight": 2 * D * D, "pool.kv.bias": 2 * D });
+    Object.assign(expected, {
+      "pool.query": D,
+      "pool.kv.weight": 2 * D * D,
+      "pool.kv.bias": 2 * D,
+    });
   if (net.pool === "attn")
-    Object.assign(wanted, { "pool.proj.weight": D * D, "pool.proj.bias": D });
-  if (config.pos_embed !== "none") wanted["positions.table"] = T * D;
+    Object.assign(expected, { "pool.proj.weight": D * D, "pool.proj.bias": D });
+  if (config.pos_embed !== "none") expected["positions.table"] = T * D;
   for (let block = 0; block < net.L; block++) {
     const name = `blocks.${block}.`;
-    wanted[`${name}attention.qkv.weight`] = 3 * D * D;
-    if (config.qkv_bias) wanted[`${name}attention.qkv.bias`] = 3 * D;
-    wanted[`${name}attention.proj.weight`] = D * D;
-    wanted[`${name}attention.proj.bias`] = D;
+    expected[`${name}attention.qkv.weight`] = 3 * D * D;
+    if (config.qkv_bias) expected[`${name}attention.qkv.bias`] = 3 * D;
+    expected[`${name}attention.proj.weight`] = D * D;
+    expected[`${name}attention.proj.bias`] = D;
     for (const norm of ["norm1", "norm2"])
-      for (const part of ["weight", "bias"]) wanted[`${name}${norm}.${part}`] = D;
-    wanted[`${name}mlp.fc1.weight`] = wanted[`${name}mlp.fc2.weight`] = inner * D;
-    wanted[`${name}mlp.fc1.bias`] = inner;
-    wanted[`${name}mlp.fc2.bias`] = D;
+      for (const part of ["weight", "bias"]) expected[`${name}${norm}.${part}`] = D;
+    expected[`${name}mlp.fc1.weight`] = expected[`${name}mlp.fc2.weight`] = inner * D;
+    expected[`${name}mlp.fc1.bias`] = inner;
+    expected[`${name}mlp.fc2.bias`] = D;
   }
-  if (!net.postNorm) wanted["norm.weight"] = wanted["norm.bias"] = D;
-  wanted["head.weight"] = net.classes * D;
-  wanted["head.bias"] = net.classes;
-  for (const [name, length] of Object.entries(wanted)) {
+  if (!net.postNorm) expected["norm.weight"] = expected["norm.bias"] = D;
+  expected["head.weight"] = net.classes * D;
+  expected["head.bias"] = net.classes;
+  for (const [name, length] of Object.entries(expected)) {
     const given = net.weights[name]?.length ?? 0;
     if (!length || given !== length)
       throw new Error(`The weight ${name} has ${given} numbers; this network needs ${length}.`);

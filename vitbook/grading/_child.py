@@ -3,7 +3,7 @@
     python -m vitbook.grading._child NOTEBOOK PLAN outside|inside [COURSE.py]
 
 Requests come by the standard input, answers leave by the standard output, each
-with the number of its request. PLAN is JSON: `wanted`, exercise -> the name of
+with the number of its request. PLAN is JSON: `functions`, exercise -> the name of
 its function; `past`, exercise -> how many of its answers were judged when the
 notebook was run before; `stops`, the places (cell, statement) at which a cell
 ends, because nothing came after them.
@@ -186,7 +186,7 @@ class Child:
         self.requests, self.replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0), os.dup2(nothing, 1)
-        self.wanted, self.stops, self.past = plan["wanted"], plan["stops"], Counter(plan["past"])
+        self.functions, self.stops, self.past = plan["functions"], plan["stops"], Counter(plan["past"])
         self.real, self.answers, self.process = real, {}, os.getpid()
         self.stub = recorder(self.record)
         self.stand_in(self.stub)
@@ -206,7 +206,7 @@ class Child:
 
     def record(self, number, answer) -> None:
         """Let an answer be judged at once, unless it was when the notebook was run before."""
-        if number not in self.wanted or os.getpid() != self.process:
+        if number not in self.functions or os.getpid() != self.process:
             return
         self.answers[number] = answer
         if self.past[number] > 0:
@@ -238,10 +238,10 @@ class Child:
         self.say({"at": (0, 0)})
         stops = {tuple(one) for one in self.stops}
         errors = await run(codes, space, lambda *at: self.say({"at": at}), stops)
-        for number, name in self.wanted.items():
+        for number, name in self.functions.items():
             if callable(space.get(name)):
                 self.answers.setdefault(number, space[name])
-        missing = {number: alike(space, name) for number, name in self.wanted.items() if number not in self.answers}
+        missing = {number: alike(space, name) for number, name in self.functions.items() if number not in self.answers}
         with as_in_check():
             self.say({"errors": errors[:5], "answers": list(self.answers), "alike": missing})
             self.serve()

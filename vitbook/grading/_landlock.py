@@ -277,7 +277,7 @@ def become(user: int, paths: list[str]) -> None:
 def main(place: str, user: str, home: str, reads: str, listed: str, *arguments: str) -> None:
     alone, paths, has = place == "alone", [path for path in reads.split(":") if os.path.exists(path)], version()
     if alone and has < OLDEST:
-        raise OSError(f"Landlock {has} leaves files open to be emptied: {OLDEST} is wanted")
+        raise OSError(f"Landlock {has} leaves files open to be emptied: {OLDEST} or later is needed")
     writes = [home] if alone else [home, "/dev/shm"]
     for folder in writes if not alone and os.geteuid() == 0 else ():
         os.chmod(folder, 0o1777)

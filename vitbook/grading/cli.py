@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
 def chosen(exercises: Sequence[str], course: Path | None) -> dict[str, float]:
     """Return exercise -> points, after a teacher's own file was read.
 
-    Raises: ValueError for an exercise that does not exist, or points that are no number.
+    Raises: ValueError for an exercise that does not exist, or points that are not a number.
     """
     if course is not None:
         load(course)
@@ -87,9 +87,9 @@ def chosen(exercises: Sequence[str], course: Path | None) -> dict[str, float]:
     for text in exercises:
         number, _, points = text.partition("=")
         if number not in engine.EXERCISES:
-            raise ValueError(f"there is no exercise {number!r}: one of {', '.join(engine.EXERCISES)} is wanted")
+            raise ValueError(f"there is no exercise {number!r}: use one of {', '.join(engine.EXERCISES)}")
         if not re.fullmatch(r"(\d+(\.\d+)?)?", points):
-            raise ValueError(f"{text!r} is worth no number of points: {number}=2 would be")
+            raise ValueError(f"{text!r} is not a number of points: {number}=2 would be")
         worth[number] = float(points or 1)
     return worth
 
@@ -97,7 +97,7 @@ def chosen(exercises: Sequence[str], course: Path | None) -> dict[str, float]:
 def load(course: Path) -> None:
     """Register the exercises of a teacher's file, and let them travel into the sandbox as objects, never as a file."""
     if not course.is_file():
-        raise FileNotFoundError(f"{course} is no file: Python with exercises, as in vitbook.exercises, is wanted")
+        raise FileNotFoundError(f"{course} is no file: use Python with exercises, as in vitbook.exercises")
     before = set(engine.EXERCISES)
     spec = importlib.util.spec_from_file_location("vitnb_course", course)
     module = sys.modules["vitnb_course"] = importlib.util.module_from_spec(spec)
@@ -199,7 +199,7 @@ def everyone(
     course: Path | None,
     stop: threading.Event | None = None,
 ) -> list[reports.Grade]:
-    """Grade all, or those whose turn it was before somebody wanted to stop.
+    """Grade all, or those whose turn it was before somebody stopped it.
 
     A submission that ends a process of the grader itself is tried once more, alone, and then given up.
     """
@@ -347,7 +347,7 @@ def bundle(options: argparse.Namespace) -> int:
     wheels = sorted(options.source.glob("vitnb-*.whl"))
     if len(wheels) != 1:
         raise ValueError(
-            f"{options.source} holds {len(wheels)} wheels of vitnb, one is wanted for Gradescope: "
+            f"{options.source} holds {len(wheels)} wheels of vitnb, Gradescope needs one: "
             f"in the book's folder, pip wheel --no-deps -w {options.source} . makes it"
         )
     with replacing(options.bundle) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -243,10 +243,10 @@ class Box:
             for path in (self.folder, self.home):
                 os.chown(path, user, user)
         end, self.lifeline = os.pipe()
-        keeper = [sys.executable, "-I", "-S", str(HERE / "_keeper.py"), str(end)]
+        supervisor = [sys.executable, "-I", "-S", str(HERE / "_supervisor.py"), str(end)]
         try:
             self.process = subprocess.Popen(
-                keeper,
+                supervisor,
                 cwd=self.home,
                 env=None if outside else environment,
                 pass_fds=[end],
@@ -260,7 +260,7 @@ class Box:
             file.write(len(text).to_bytes(8, "little") + text)  # as an argument it might be too long
 
     def stop(self) -> None:
-        """Let go: the keeper ends all that runs in the sandbox, and deletes its folder."""
+        """Let go: the supervisor ends all that runs in the sandbox, and deletes its folder."""
         with self.lock:
             if self.lifeline >= 0:
                 os.close(self.lifeline)
@@ -275,13 +275,13 @@ class Box:
             for stream in (self.process.stdin, self.process.stdout):
                 if stream:
                     stream.close()
-            if self.process.returncode != 0:  # somebody ended the keeper: then by hand
+            if self.process.returncode != 0:  # somebody ended the supervisor: then by hand
                 self.process.kill(), self.process.wait()
                 self.sweep()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Kill whoever is left without a keeper, until two looks in a row find nobody: one may miss a fork."""
+        """Kill whoever is left without a supervisor, until two looks in a row find nobody: one may miss a fork."""
         found = 2
         while found:
             left = members(self.process.pid)
@@ -293,7 +293,7 @@ class Box:
 
 
 def members(first: int) -> list[tuple[Path, int]]:
-    """The keeper of a sandbox and all that came from it, with their threads, but those that are dead."""
+    """The supervisor of a sandbox and all that came from it, with their threads, but those that are dead."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -488,14 +488,14 @@ def works(way: str) -> str:
         return f"in this kernel it is {missing}: install bubblewrap, or use Linux 6.2 or newer"
     # The address of a socket has room for 107 bytes, and a folder for temporary files may have a longer name.
     short = None if len(tempfile.gettempdir()) < 60 else "/tmp"
-    with tempfile.TemporaryDirectory(dir=short) as folder, contextlib.ExitStack() as listening:
+    with tempfile.TemporaryDirectory(dir=short) as folder, contextlib.ExitStack() as stack:
         secret, box = Path(folder, "outside", "secret"), Box()
         secret.parent.mkdir()
         secret.write_text("nobody inside may read this")
         before = secret.stat()
-        server = listening.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         for address in (f"{secret}.socket", "\0" + str(secret)[-80:]):
-            other = listening.enter_context(socket.socket(socket.AF_UNIX))
+            other = stack.enter_context(socket.socket(socket.AF_UNIX))
             other.bind(address), other.listen()
         python = ".".join(map(str, sys.version_info[:2]))
         checks = str(SECRET / "engine.py")

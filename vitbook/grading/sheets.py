@@ -1,8 +1,8 @@
 """The sheet of a learning platform: read it as it was saved, tell whose row is whose, fill it in, keep its form.
 
-The platform's number decides who a student is. A name counts only where there is
-no number, and only if nobody shares it; where that leaves a doubt, the row
-stays as it is and the teacher is told.
+The number that the platform gives decides who a student is. A name counts only
+where that is missing, and only if nobody shares it; where a doubt is left, the
+row stays as it is and the teacher is told.
 """
 
 import codecs
@@ -161,24 +161,24 @@ class Sheet:
         own = self.columns(OWN.get(platform, ())) if self.key is None else []
         others = self.columns(one for one in NUMBERS if not platform or one not in OWN["Moodle"])
         candidates = [self.key] if self.key is not None else own[:1] if platform in OWN else others
-        wanted = [ids(one) for one in submissions if one.platform == platform]
+        known = [ids(one) for one in submissions if one.platform == platform]
         best, most = {}, 0
         for column in candidates:
             moodle = column in self.columns(OWN["Moodle"])
             numbers = {row: number(self.value(row, column), moodle) for row in self.students()}
             there = set(numbers.values()) - {""}
-            met = sum(bool(there & one) for one in wanted)
+            met = sum(bool(there & one) for one in known)
             if met > most:
                 best, most = numbers, met
         return best, self.key is None and bool(own or (others and not platform))
 
     def _sure(self, claims: dict[int, set[int]]) -> dict[int, int]:
-        wanted = [row for rows in claims.values() for row in rows]
+        claimed = [row for rows in claims.values() for row in rows]
         sure = {}
         for n, rows in claims.items():
             if len(rows) > 1:
                 self.unclear[n] = f"the sheet has {len(rows)} rows that may be meant: {self._listed(rows)}"
-            elif rows and wanted.count(*rows) > 1:
+            elif rows and claimed.count(*rows) > 1:
                 self.unclear[n] = f"several submissions may belong to one row of the sheet: {self._listed(rows)}"
             elif rows:
                 sure[n] = next(iter(rows))
@@ -235,29 +235,29 @@ def read(path: Path, column: str | None, key: str | None = None) -> Sheet:
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
     except csv.Error as error:
         raise ValueError(f"{path} is no table that can be read ({error}): export it again as CSV") from None
-    wanted = [column] if column is not None else list(POINTS)
-    first = next((n for n, row in enumerate(rows[:10]) if _places(row, wanted)), None)
+    heads = [column] if column is not None else list(POINTS)
+    first = next((n for n, row in enumerate(rows[:10]) if _places(row, heads)), None)
     if first is None:
         head = next(filter(any, rows), [])
-        raise ValueError(f"{path} has no column {wanted[0]!r}: one of {head} is wanted (--column)")
-    places = _places(rows[first], wanted)
+        raise ValueError(f"{path} has no column {heads[0]!r}: name one of {head} by --column")
+    places = _places(rows[first], heads)
     if len(places) > 1:
-        raise ValueError(f"{path} has {len(places)} columns {wanted[0]!r}: rename the one to be filled in")
+        raise ValueError(f"{path} has {len(places)} columns {heads[0]!r}: rename the one to be filled in")
     sheet = Sheet(path, rows, first, places[0], encoding, bom, delimiter, ending, opening)
     if key is not None:
         named = _places(rows[first], [key])
         if len(named) != 1:
-            raise ValueError(f"{path} has {len(named)} columns {key!r}: one of {rows[first]} is wanted (--key)")
+            raise ValueError(f"{path} has {len(named)} columns {key!r}: name one of {rows[first]} by --key")
         sheet.key = named[0]
     elif not sheet.columns((*NUMBERS, *NAMES, *FIRST, *LAST)):
         raise ValueError(f"{path} says in none of its columns who is who: name one of {rows[first]} by --key")
     return sheet
 
 
-def _places(row: list[str], wanted: list[str]) -> list[int]:
+def _places(row: list[str], names: list[str]) -> list[int]:
     """Where in a row the first of these heads that it has stands; Canvas and Blackboard add a number to it."""
     heads = [folded(one) for one in row]
-    for name in map(folded, wanted):
+    for name in map(folded, names):
         exact = [n for n, head in enumerate(heads) if head == name]
         more = [n for n, head in enumerate(heads) if re.fullmatch(re.escape(name) + r" [(\[|].*", head)]
         if exact or more:

@@ -378,9 +378,9 @@ class Sitting:
             if time.monotonic() > self.last:
                 self.ended = "Your answer was not tried: your other answers took all the time there is."
                 break
-            wanted = {n: engine.EXERCISES[n].signature.split("(")[0] for n in self.numbers}
+            functions = {n: engine.EXERCISES[n].signature.split("(")[0] for n in self.numbers}
             self.asked = self.ended = ""
-            student = self.start({"wanted": wanted, "past": self.past, "stops": self.stops})
+            student = self.start({"functions": functions, "past": self.past, "stops": self.stops})
             try:
                 self.once(student)
                 break

@@ -69,7 +69,7 @@ def submissions(
         with tempfile.TemporaryDirectory(prefix="vitnb-") as folder:
             yield _grouped(_in_zip(source, Path(folder)), source, notes)
     else:
-        raise FileNotFoundError(f"{source} is neither a folder nor a file; a folder of notebooks or a zip is wanted")
+        raise FileNotFoundError(f"{source} is neither a folder nor a file: use a folder of notebooks or a zip")
 
 
 def is_notebook(path: PurePosixPath) -> bool:
@@ -103,7 +103,7 @@ def _in_zip(source: Path, folder: Path) -> list[Found]:
     Raises: ValueError if it is no zip, or damaged as a whole.
     """
     if not zipfile.is_zipfile(source):
-        raise ValueError(f"{source} is not a zip: a folder of notebooks or a zip is wanted")
+        raise ValueError(f"{source} is not a zip: use a folder of notebooks or a zip")
     try:
         archive = zipfile.ZipFile(source)
     except (zipfile.BadZipFile, NotImplementedError, UnicodeError, OSError, ValueError) as error:

@@ -92,8 +92,8 @@ def test_images_are_read_rightly_or_refused_with_advice_that_works(entry, C, dty
     given_ = CONTAINERS[container](LAYOUTS[layout](images))
     name = "train_images" if entry == "Dataset" else "images"
     found, _ = follow(call, name, given_, 3, data=d, train_images=given_, test_images=given_)
-    wanted = right if raw else model(C)(right)
-    torch.testing.assert_close(found.float(), wanted, atol=2e-2 if dtype == torch.float16 else 1e-5, rtol=0)
+    expected = right if raw else model(C)(right)
+    torch.testing.assert_close(found.float(), expected, atol=2e-2 if dtype == torch.float16 else 1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])

@@ -117,7 +117,7 @@ def test_an_arm_takes_the_steps_of_its_seconds(digits, steps):
 
 
 def test_an_arm_of_few_images_gets_all_of_them(digits):
-    arm = _budget.Arm(SMALLEST, Recipe(batch_size=32, seed=1), pictures=70)
+    arm = _budget.Arm(SMALLEST, Recipe(batch_size=32, seed=1), images=70)
     part, epochs = _budget.drawn(arm, 41, digits)
     assert len(part.train_labels) == 70 and epochs == 20  # of two steps
     other, _ = _budget.drawn(replace(arm, recipe=replace(arm.recipe, seed=2)), 41, digits)
@@ -366,7 +366,7 @@ def test_arms_had_equal_seconds(name, arms):
     assert max(spent) < (1.5 if name == "cnn" else 1.2) * min(spent)
 
 
-def test_each_model_beside_the_cnn_has_the_rate_that_did_best():
+def test_each_model_beside_the_cnn_has_the_learning_rate_that_did_best():
     record = results.result("cnn")
     assert record["config"]["tuned_with"] not in record["seeds"]
     for tries in record["result"]["arms"].values():

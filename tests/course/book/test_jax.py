@@ -29,7 +29,7 @@ SIZES = {
 
 
 def both(config, seed=0):
-    """A vitnb model with every parameter shaken, its twin in JAX, and images."""
+    """A vitnb model with every parameter perturbed, its copy in JAX, and images."""
     torch.manual_seed(seed)
     theirs = BOOK["jittered"](ViT(config))
     ours = BOOK["from_vitnb"](theirs, BOOK["ViT"](config, nnx.Rngs(0)))
@@ -71,7 +71,7 @@ def test_the_trained_model_of_the_book():
 
 
 def test_dropout_is_at_the_same_places():
-    """At rate 1 - tiny everything dropped is 0: what is left says where dropout acts."""
+    """At dropout rate 1 - tiny everything dropped is 0: what is left says where dropout acts."""
     config = ViTConfig(img_size=8, patch_size=4, in_chans=3, embed_dim=8, depth=1, num_heads=2)
 
     def kept(**rates):
@@ -126,7 +126,7 @@ def test_what_is_timed_is_the_same_step():
     assert before < 1e-5 and apart > 1e-3 and BOOK["worst"](model, kept[0], images) < 1e-4
 
 
-# The traps, each by a comparison that fails, and mended
+# The traps, each by a comparison that fails, and fixed
 
 
 def test_tanh_gelu_is_seen():
@@ -215,7 +215,7 @@ def test_a_global_dropout_rate_is_found_where_no_cell_defines_it():
         def __call__(self, x):
             return linen.Dropout(emb_dropout, deterministic=False)(x)  # noqa: F821  (the bug)
 
-    class Mended(Stem):
+    class Fixed(Stem):
         @linen.compact
         def __call__(self, x):
             return linen.Dropout(self.emb_dropout, deterministic=False)(x)
@@ -223,7 +223,7 @@ def test_a_global_dropout_rate_is_found_where_no_cell_defines_it():
     x, keys = jnp.ones(10_000), {"dropout": jax.random.key(0)}
     with pytest.raises(NameError, match="emb_dropout"):
         Stem(0.5).apply({}, x, rngs=keys)
-    assert abs(float((Mended(0.5).apply({}, x, rngs=keys) == 0).mean()) - 0.5) < 0.03
+    assert abs(float((Fixed(0.5).apply({}, x, rngs=keys) == 0).mean()) - 0.5) < 0.03
 
 
 def test_the_position_tables_start_a_hundred_times_apart():

@@ -71,7 +71,7 @@ def test_a_race_times_everyone_in_each_round(monkeypatch):
     assert {n: f["ratio"] for n, f in found.items()} == {"a": 1, "b": 1.5, "c": 2}
 
 
-def test_all_ways_through_an_epoch_show_as_many_pictures_equally_normalised(monkeypatch):
+def test_all_ways_through_an_epoch_show_as_many_images_equally_normalised(monkeypatch):
     digits = load("digits")
 
     def enlarged(images):
@@ -86,7 +86,7 @@ def test_all_ways_through_an_epoch_show_as_many_pictures_equally_normalised(monk
                 seen.append(images.detach().cpu())
             return super().forward(images)
 
-    monkeypatch.setitem(epoch.THIS.settings, "pictures", 200)
+    monkeypatch.setitem(epoch.THIS.settings, "images", 200)
     monkeypatch.setitem(epoch.THIS.settings, "batch", 50)
     monkeypatch.setattr(epoch, "ViT", Recording)
     monkeypatch.setattr(epoch.data, "load", lambda: large)

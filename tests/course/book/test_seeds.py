@@ -85,7 +85,7 @@ def by_hand(model: ViT, images: Tensor, eps: float, dropped: tuple[str, ...] = (
 
 
 @torch.no_grad()
-def shaken(model: nn.Module, seed: int = 0) -> nn.Module:
+def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
     """Move every parameter: behind a bias of 0 or a gain of 1 a mistake could hide."""
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
@@ -95,7 +95,7 @@ def shaken(model: nn.Module, seed: int = 0) -> nn.Module:
 
 @pytest.fixture
 def doubling(monkeypatch):
-    """Dropout doubles everything, so its places show in the result; returns how many numbers it met at each rate."""
+    """Dropout doubles everything, so its places show in the result; returns how many numbers it met at each p."""
     met = []
 
     def double(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -145,7 +145,7 @@ def test_it_starts_as_pytorch_starts_its_layers():
 @torch.no_grad()
 def test_its_forward_pass_is_the_one_written_out_by_hand():
     torch.manual_seed(0)
-    model, images = shaken(textbook_vit()).eval(), torch.rand(3, 1, 96, 96)
+    model, images = perturbed(textbook_vit()).eval(), torch.rand(3, 1, 96, 96)
     torch.testing.assert_close(model(images), by_hand(model, images, 1e-5), atol=1e-5, rtol=0)
     for parameter in (model.patch_embed.proj.weight, model.patch_embed.proj.bias, model.positions.table):
         parameter *= 1e-3  # faint tokens, for which epsilon counts
@@ -170,7 +170,7 @@ PAPERS = ("embedding", "projection", "hidden", "mlp")  # appendix B.1
 )
 def test_dropout_acts_at_exactly_these_places(doubling, places, build):
     torch.manual_seed(0)
-    model = shaken(build()).train()
+    model = perturbed(build()).train()
     images, eps = torch.rand(2, 1, *[model.config.img_size] * 2), model.config.norm_eps
     with record_attention(model):  # writes the softmax out
         torch.testing.assert_close(model(images), by_hand(model, images, eps, places), atol=1e-4, rtol=0)
@@ -259,7 +259,7 @@ def test_exercise_1_the_image_size_sets_the_tokens_and_the_work():
 @torch.no_grad()
 def test_exercise_2_the_cls_token_stays_and_the_patches_are_averaged():
     torch.manual_seed(0)
-    model, images = shaken(textbook_vit()).eval(), torch.rand(2, 1, 96, 96)
+    model, images = perturbed(textbook_vit()).eval(), torch.rand(2, 1, 96, 96)
     before = model(images)
     model.pool, model.pool.token.data = PatchMean(512), model.pool.token.data
     nn.init.normal_(model.pool.token)
@@ -293,7 +293,10 @@ def test_patch_embedding_is_one_strided_convolution(channels):
 def test_mlp_and_block_by_hand_on_numbers_that_are_not_all_one():
     torch.manual_seed(0)
     x = torch.randn(2, 100, 24)  # its own check fed ones, which LayerNorm turns into zeros
-    mlp, block = shaken(MLP(24, 48, dropout=0.5)).eval(), shaken(PreNormBlock(24, 8, mlp_ratio=2.0, dropout=0.5)).eval()
+    mlp, block = (
+        perturbed(MLP(24, 48, dropout=0.5)).eval(),
+        perturbed(PreNormBlock(24, 8, mlp_ratio=2.0, dropout=0.5)).eval(),
+    )
     torch.testing.assert_close(mlp(x), mlp.fc2(F.gelu(mlp.fc1(x))))
     y = x + block.attention(F.layer_norm(x, (24,), block.norm1.weight, block.norm1.bias, 1e-6))
     y = y + block.mlp(F.layer_norm(y, (24,), block.norm2.weight, block.norm2.bias, 1e-6))
@@ -323,7 +326,7 @@ def test_every_block_keeps_the_shape():
 @torch.no_grad()
 def test_every_shape_and_every_equation_of_vit_base():
     torch.manual_seed(0)
-    model, images = shaken(ViT(ViTConfig.vit_b_16())).eval(), torch.randn(2, 3, 224, 224)
+    model, images = perturbed(ViT(ViTConfig.vit_b_16())).eval(), torch.randn(2, 3, 224, 224)
     grid = F.conv2d(images, model.patch_embed.proj.weight, model.patch_embed.proj.bias, stride=16)
     rows = grid.flatten(2)
     assert grid.shape == (2, 768, 14, 14) and rows.shape == (2, 768, 196)
@@ -364,7 +367,7 @@ def test_reshape_and_linear_gives_the_tokens_of_the_convolution():
     images, conv = torch.randn(2, 3, 224, 224), nn.Conv2d(3, 192, 16, stride=16)  # the width is free: not 3 * 16 * 16
     linear = nn.Linear(768, 192)
     linear.weight.copy_(conv.weight.flatten(1)), linear.bias.copy_(conv.bias)
-    model = shaken(ViT(ViTConfig(224, 16, 3, 5, embed_dim=192, depth=2, num_heads=4, attn_dropout=0.2))).eval()
+    model = perturbed(ViT(ViTConfig(224, 16, 3, 5, embed_dim=192, depth=2, num_heads=4, attn_dropout=0.2))).eval()
     model.patch_embed.proj.load_state_dict(conv.state_dict())
     tokens = linear(patchify(images, 16))
     for others in (conv(images).flatten(2).transpose(1, 2), model.patch_embed(images)):

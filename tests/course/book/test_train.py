@@ -273,7 +273,7 @@ def test_the_worker_pauses_stops_and_shows_the_lights(worker):
     page.wait_for_function("said.length > 2")
     page.evaluate("send({ do: 'pause' })")
     page.evaluate("job => send(job)", {"do": "lights", "id": 2, "config": SMALL.to_dict(), "faults": ["uniform"]})
-    page.wait_for_function("said.at(-1).id === 2")  # it has heard the pause before that
+    page.wait_for_function("said.at(-1).id === 2")  # it has received the pause before that
     assert page.evaluate("said.at(-1).lights") == {test: test != "reference" for test in faults.TESTS}
     before = page.evaluate(count)
     page.wait_for_timeout(500)

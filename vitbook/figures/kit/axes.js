@@ -1,7 +1,7 @@
 // One pair of axes, in SVG: lines with bands and dots, guides, ticks. What is light or dark is for kit.css to say.
 import { h, s } from "./dom.js";
 
-/** Round numbers from low to high, about so many of them. */
+/** Round numbers from low to high, `about` of them. */
 export function ticksOf(low, high, about = 5) {
   const rough = (high - low) / about;
   const power = 10 ** Math.floor(Math.log10(rough));

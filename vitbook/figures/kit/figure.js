@@ -13,7 +13,7 @@ export function floats(value) {
   return new Float32Array(bytes(value).slice().buffer);
 }
 
-/** The bytes of a trait, so many as there must be; else an error with words for people. */
+/** The bytes of a trait if there are `length` of them; else an error with words for people. */
 export function needBytes(value, name, length) {
   const stored = bytes(value);
   if (stored.length !== length)
@@ -21,14 +21,14 @@ export function needBytes(value, name, length) {
   return stored;
 }
 
-/** The float32 numbers of a trait: so many, and all of them finite. */
+/** The float32 numbers of a trait: `count` of them, all finite. */
 export function needFloats(value, name, count) {
   const values = floats(needBytes(value, name, 4 * count));
-  if (!values.every(Number.isFinite)) throw Error(`its ${name} hold something that is no number`);
+  if (!values.every(Number.isFinite)) throw Error(`its ${name} hold a number that is not finite`);
   return values;
 }
 
-/** A trait that chooses one of so many things. */
+/** A trait that chooses one of `count` things. */
 export function needIndex(value, name, count) {
   if (!(Number.isInteger(value) && value >= 0 && value < count))
     throw Error(`there is no ${name} ${value}; there are ${count}`);

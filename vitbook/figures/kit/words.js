@@ -10,7 +10,7 @@ export function whole(value) {
   return value.toLocaleString("en-US");
 }
 
-/** A share in hundredths, with so many digits after the point: 0.1234 -> "12". */
+/** A share in hundredths, with `digits` after the point: 0.1234 -> "12". */
 export function hundredths(share, digits = 0) {
   return (100 * share).toFixed(digits);
 }

@@ -22,7 +22,7 @@ export function walk(buttons, columns, arrive = () => {}) {
   return stop;
 }
 
-/** Pictures of which one is chosen: node, buttons, and show(index). */
+/** Images of which one is chosen: node, buttons, and show(index). */
 export function gallery(label, className, faces, columns, pick) {
   const buttons = faces.map((face, i) =>
     h("button", { type: "button", role: "radio", onclick: () => pick(i), ...KEYS }, face),

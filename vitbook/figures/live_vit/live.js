@@ -93,7 +93,7 @@ function computer(net, get) {
   };
 }
 
-/** A function that does something with the last value that it was given, when no other comes in so many milliseconds. */
+/** A function that does something with the last value that it was given, when no other comes within `wait` milliseconds. */
 function later(work) {
   let waiting = 0;
   const call = (value, wait) => {

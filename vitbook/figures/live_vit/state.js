@@ -11,7 +11,7 @@ export const OVERLAYS = {
   none: "nothing",
 };
 
-/** The whole number from low to high that is nearest; low for what is no number. */
+/** The whole number from low to high that is nearest; low for what is not a number. */
 export function within(value, low, high) {
   return Math.min(high, Math.max(low, Math.round(Number(value)) || 0));
 }

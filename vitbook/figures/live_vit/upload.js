@@ -3,7 +3,7 @@ import { h } from "../kit/dom.js";
 
 const MOST_BYTES = 40e6;
 const MOST_PIXELS = 25e6;
-const FINER = 4; // a file is first drawn so many times larger than the network reads it, then averaged
+const FINER = 4; // a file is first drawn this factor larger than the network reads it, then averaged
 
 /** Read a file of the reader's into bytes (C, H, W), or throw an error with words for people. It goes nowhere else. */
 export async function readImage(file, { width: W, height: H, channels }) {
@@ -76,7 +76,7 @@ function jpegSize(view) {
 }
 
 /**
- * Average the pixels of an RGBA image that is `times` as large as wanted: bytes (C, height, width).
+ * Average the pixels of an RGBA image that is `times` as large as the network reads it: bytes (C, height, width).
  * One channel is the brightness (ITU-R BT.601); more than three repeat the last.
  */
 export function shrink(rgba, width, height, times, channels) {

@@ -57,7 +57,7 @@ export function smooth(numbers, n) {
   });
 }
 
-const EVEN = 0.02; // two accuracies on 500 images differ by so much by chance alone
+const EVEN = 0.02; // two accuracies on 500 images differ by this by chance alone
 
 /** Who is ahead, given the accuracies of the right model and of yours. */
 export function aheadOf([right, its]) {

@@ -1,6 +1,6 @@
 """Outside the sandbox: start it, and when the grader lets go, end all that is left of it and delete its folder.
 
-    python -I -S _keeper.py LIFELINE
+    python -I -S _supervisor.py LIFELINE
 
 LIFELINE is the reading end of a pipe whose other end only the grader holds. First
 comes what is asked, its length and JSON: command, folder, limits (number -> most)
@@ -30,7 +30,7 @@ def prctl(what: int, value: int) -> None:
         raise OSError(f"prctl {what} was refused")
 
 
-def begin(asked: dict, keeper: int) -> None:
+def begin(asked: dict, supervisor: int) -> None:
     """Become the sandbox."""
     try:
         os.setpgid(0, 0)
@@ -41,7 +41,7 @@ def begin(asked: dict, keeper: int) -> None:
             file.write("1000")  # when memory is short, this goes first
         for what, most in asked["limits"].items():
             resource.setrlimit(int(what), (most, most))
-        if os.getppid() == keeper:
+        if os.getppid() == supervisor:
             os.execvp(asked["command"][0], asked["command"])
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", flush=True)
@@ -94,11 +94,11 @@ def main(lifeline: int, asked: dict) -> None:
     for one in IGNORED:
         signal.signal(one, signal.SIG_IGN)
     prctl(SUBREAPER, 1)
-    keeper = os.getpid()
+    supervisor = os.getpid()
     child = os.fork()
     if child == 0:
         os.close(lifeline)
-        begin(asked, keeper)
+        begin(asked, supervisor)
     nothing = os.open(os.devnull, os.O_RDWR)
     for one in range(3):  # else nobody would see that the sandbox closes them
         os.dup2(nothing, one)
