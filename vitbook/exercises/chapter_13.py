@@ -156,9 +156,9 @@ class Small(nn.Module):
 
     def __deepcopy__(self, memo: dict) -> "Small":
         """What an answer is given: torch copies no gradients."""
-        twin = Small(self.most)
-        twin.load_state_dict(self.state_dict())
-        return twin
+        copied = Small(self.most)
+        copied.load_state_dict(self.state_dict())
+        return copied
 
     def forward(self, images: Tensor) -> Tensor:
         if len(images) > self.most:

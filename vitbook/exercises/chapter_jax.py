@@ -176,7 +176,8 @@ def _stock(stock: Any, attention: MultiHeadAttention, x: Tensor) -> str | None:
     stock.eval()
     with torch.no_grad():
         right = attention(x)
-    computed = torch.tensor(np.asarray(stock(jax.numpy.asarray(x.numpy()), decode=False)))
+    with jax.default_matmul_precision("highest"):  # a GPU's usual products have ten bits
+        computed = torch.tensor(np.asarray(stock(jax.numpy.asarray(x.numpy()), decode=False)))
     return None if close(computed, right) else _first_wrong(stock, attention)
 
 
