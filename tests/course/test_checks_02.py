@@ -90,6 +90,8 @@ WRONG["2.3"] |= {
     "so every token reads (0, 0)": lambda r, c, D: (torch.zeros(r * c, D), torch.zeros(D, 2)),
     "Expected the pair (table, read), got a list of 15": lambda r, c, D: torch.zeros(r * c, D),
     "and that is not its row and column": doubled,
+    "Expected a tensor of type torch.float32, got torch.int64": lambda *case: (solution("2.3")(*case)[0].long(), 0),
+    "Expected a tensor of shape (8, 2), got (2, 8)": lambda *case: (solution("2.3")(*case)[0], torch.zeros(2, 8)),
 }
 
 # 2.4 ------------------------------------------------------------------------------------------------------
@@ -114,6 +116,7 @@ WRONG["2.4"] |= {
     "Are these accuracies?": finding(SMALL, [0.9, 0.91, 0.92], "digits"),
     "did each run get its own seed?": finding([0.05, 0.05, 0.05], LARGE, "digits"),
     "Expected a list of gains on clothes, one a seed, got 0.05": finding(0.05, 0.2, "digits"),
+    "Expected a number": finding(["a", "b", "c"], LARGE, "digits"),
     "Expected the triple (clothes, digits, verdict), got 'digits'": lambda: "digits",
 }
 

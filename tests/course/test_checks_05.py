@@ -47,6 +47,12 @@ class Twice(PreNormBlock):
         return super().forward(super().forward(x))
 
 
+@wrong("5.2", "Expected a tensor of shape (3, 17, 48), got (3, 1, 48)")
+class OneToken(PreNormBlock):
+    def forward(self, x):
+        return super().forward(x)[:, :1]
+
+
 @wrong("5.2", "is the return missing")
 class NoReturn(PreNormBlock):
     def forward(self, x):

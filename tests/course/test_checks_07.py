@@ -55,6 +55,7 @@ def of_one_axis(pool, dim):
 RIGHT["7.2"] += [patch_mean(remade(ClsToken, token=of_one_axis), prepend=before_each)]
 WRONG["7.2"] |= {
     "from the mean of the patches": patch_mean(forward=lambda self, x: x[:, 1]),
+    "Expected a tensor of shape (3, 12), got (3, 7)": patch_mean(forward=lambda self, x: x[:, 1:].mean(2)),
     "your token comes last": patch_mean(LastReadLast),
     "never trained": patch_mean(pool.PlainTensor),
     "Expected one parameter of 12 numbers for embed_dim=12, got": patch_mean(pool.OnePerPlace),

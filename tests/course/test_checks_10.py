@@ -55,6 +55,7 @@ RIGHT["10.2"] += [lambda *case: float(solution("10.2")(*case))]
 WRONG["10.2"] |= {
     "less than 2": lambda a, b, gap: 1,
     "nobody can run a part of a seed": lambda a, b, gap: ((1.96 * (a - b).std() / gap) ** 2).item() + 0.01,
+    "Expected a number": lambda a, b, gap: a - b,
     "Print half the length of the interval": lambda a, b, gap: 2999,
 }
 
