@@ -1,11 +1,13 @@
 """The answers that the checks are tested with: each chapter's test file notes its own, test_checks.py judges all.
 
-The published solutions are right answers; noted are other ways to be right,
-and wrong answers that a check does not declare itself (Exercise.mistakes).
+The published solutions are right answers, declared mistakes (Exercise.mistakes)
+wrong ones. Noted are right answers of another kind, and wrong ones that people
+gave, or that reach what no declared mistake does.
 """
 
 import importlib.util
 import json
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import cache
@@ -13,22 +15,40 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from vitbook import check
 
 SOLUTIONS = Path(__file__).parents[2] / "book" / "solutions"
 JAX = importlib.util.find_spec("flax") is not None  # make jax
-RIGHT: dict[str, list] = {}
-WRONG: dict[str, list[tuple[Any, str]]] = {}
+RIGHT: dict[str, list] = defaultdict(list)
+WRONG: dict[str, dict[str, Any]] = defaultdict(dict)  # {what the verdict must say: an answer, or a list of them}
 
 
 def right(number: str) -> Callable:
     """Note a right answer that is not written as the published one is."""
-    return lambda answer: RIGHT.setdefault(number, []).append(answer) or answer
+    return lambda answer: RIGHT[number].append(answer) or answer
 
 
 def wrong(number: str, phrase: str) -> Callable:
     """Note a wrong answer and what the verdict must say about it."""
-    return lambda answer: WRONG.setdefault(number, []).append((answer, phrase)) or answer
+    return lambda answer: WRONG[number].update({phrase: answer}) or answer
+
+
+def remade(kind: type[nn.Module], **parts: Callable | None) -> type[nn.Module]:
+    """A class with some parts made anew, each from the module and its sizes; None is for a part that is missing."""
+
+    class Remade(kind):
+        def __init__(self, *sizes: Any):
+            super().__init__(*sizes)
+            for name, make in parts.items():
+                part = make(self, *sizes) if make else None
+                if hasattr(self, name):
+                    delattr(self, name)
+                if make:
+                    setattr(self, name, part)
+
+    return Remade
 
 
 def verdict(number: str, answer: Any = None, **kwargs: Any) -> tuple[bool, str]:
@@ -66,4 +86,10 @@ def solution(number: str) -> Any:
 def answers(number: str) -> list:
     """All right answers to an exercise."""
     own = published(number.split(".")[0])
-    return [answer for name, answer in own.items() if name == number] + RIGHT.get(number, [])
+    return [answer for name, answer in own.items() if name == number] + RIGHT[number]
+
+
+def wrong_answers(number: str) -> list[tuple[str, Any]]:
+    """What the verdict must say, and the wrong answer, for all that are noted to an exercise."""
+    noted = [(phrase, found if isinstance(found, list) else [found]) for phrase, found in WRONG[number].items()]
+    return [(phrase, answer) for phrase, found in noted for answer in found]

@@ -22,12 +22,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.course.answers import JAX, WRONG, answers, solution, verdict
+from tests.course.answers import JAX, answers, solution, verdict, wrong_answers
 from vitbook import check, faults
-from vitbook.exercises import engine, forms, limits, state, values
+from vitbook.exercises import chapter_09, engine, forms, limits, state, values
 from vitbook.exercises.declaration import Exercise, Wrong
-from vitbook.faults import cut
-from vitnb import ViT, ViTConfig, patchify
+from vitnb import ViT, ViTConfig
 from vitnb.blocks import MLP
 
 # ----------------------------------------------------------------------------------------------------------
@@ -108,15 +107,15 @@ HOSTILE = {
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_table_of_answers(number):
-    right, wrong = answers(number), WRONG[number]
-    assert len(right) >= 2 and len(wrong) + len(engine.EXERCISES[number].mistakes) >= 3
+    right, wrong = answers(number), wrong_answers(number)
+    assert right and len(wrong) + len(engine.EXERCISES[number].mistakes) >= 3
     print(f"\n{number}: {len(right)} right accepted, {len(wrong)} wrong rejected")
     for answer in right * 2:  # other random numbers each time
         result, text = verdict(number, answer)
         assert result is True, text
         assert text.startswith("Right: ")
     print(f"  + {text}")
-    for answer, phrase in wrong:
+    for phrase, answer in wrong:
         result, text = verdict(number, answer)
         assert result is False, text
         assert phrase in text
@@ -219,6 +218,34 @@ def ellipsis(*args):
 @pytest.mark.parametrize("number", FORMS)
 def test_an_untouched_skeleton_is_not_done_yet(number, answer):
     assert verdict(number, answer) == (False, f"{number}: not done yet.")
+
+
+class Blank(nn.Module):
+    """The skeleton of a class."""
+
+    def __init__(self, *sizes):
+        super().__init__()
+        ...
+
+    def prepend(self, x): ...
+
+    def forward(self, *inputs):
+        """Images (B, C, H, W) -> logits (B, K)."""
+        ...
+
+
+SKELETONS = dict.fromkeys(("3.4", "4.3", "5.2", "6.3", "7.2", "8.3", "14.3"), Blank) | {
+    "2.3": lambda rows, cols, D: (..., ...),
+    "2.4": lambda: (..., ..., ...),
+    "9.2": chapter_09.epoch_with(True, True, True),
+    "11.4": lambda what: (..., ...),
+    "13.2": lambda change: (..., ..., ..., ..., ...),
+}
+
+
+@pytest.mark.parametrize("number", SKELETONS)
+def test_a_skeleton_of_its_own_is_not_done_yet(number):
+    assert verdict(number, SKELETONS[number]) == (False, f"{number}: not done yet.")
 
 
 @pytest.mark.parametrize("number", FORMS)
@@ -489,14 +516,3 @@ def test_truth_is_a_boolean_of_python_numpy_or_torch():
 def test_a_module_in_place_of_the_function_is_named():
     text = verdict("8.4", ViT(ViTConfig()))[1]
     assert "Expected a function deeper(model), not called yet, got a ViT." in text
-
-
-def test_wrong_versions_of_patchify_have_the_right_shape_and_are_wrong():
-    images = torch.rand(2, 3, 8, 12)
-    for function in faults.of(patchify).values():
-        patches = function(images, 4)
-        assert patches.shape == (2, 6, 48)
-        assert not torch.equal(patches, patchify(images, 4))
-    square, grey = torch.rand(2, 3, 8, 8), torch.rand(2, 1, 8, 12)
-    assert torch.equal(cut.sides_swapped(square, 4), patchify(square, 4))
-    assert torch.equal(cut.channels_reversed(grey, 4), patchify(grey, 4))

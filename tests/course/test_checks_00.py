@@ -1,56 +1,36 @@
 """The exercises of chapter 0: right answers however they are written, and wrong ones that no check declares."""
 
 import copy
-import itertools
 
-import pytest
 import torch
 
-from tests.course.answers import right, wrong
+from tests.course.answers import RIGHT, WRONG, solution
 from vitbook import faults
-from vitbook.exercises.chapter_00 import AMONG_OTHERS, BUGS, HARD, _failing, _model
+from vitbook.exercises.chapter_00 import BUGS, HARD, _failing
 
 # 0.1 ------------------------------------------------------------------------------------------------------
 
-CAUGHT = {
-    "columns first": "cut",
-    "softmax inside": "scores",
-    "mean read": "cls",
-    "block skipped": "count",
-    "table not added": "order",
-    "nothing added": "reference",
-    "growing positions": "scores",
-    "gradients kept": "none",
+
+def but(**changes):
+    """The solution, with other answers about some bugs."""
+    return lambda bug: changes.get(bug.replace(" ", "_")) or solution("0.1")(bug)
+
+
+WRONG["0.1"] |= {
+    "7 of 8 bugs are seen by the test that you name. You say that 'count' sees 'columns": but(columns_first="count"),
+    "these blocks agree with it": but(mean_read="reference"),
+    "they are right": but(nothing_added="cut"),
+    "the same for all images, as it should": but(block_skipped="cls"),
+    "do change when the patches change places": but(growing_positions="order"),
+    "in every batch, as it should": but(columns_first="scores"),
+    "You say that no test sees 'columns first', but one does fail": but(columns_first="none"),
+    "1 of 8 bugs": lambda bug: "none",
+    "Expected one of 'reference', 'count', 'cut', 'cls', 'order', 'scores' or 'none', got 'shape'": lambda bug: "shape",
+    "got a set": lambda bug: {"cut"},
 }
 
 
-@right("0.1")
-def by_running(bug):
-    return min(_failing(BUGS[bug]), default="none")
-
-
-def but(**changes):
-    return lambda bug: (CAUGHT | {key.replace("_", " "): value for key, value in changes.items()})[bug]
-
-
-wrong(
-    "0.1", "7 of 8 bugs are seen by the test that you name. You say that 'count' sees 'columns first', but it passes"
-)(but(columns_first="count"))
-wrong("0.1", "these blocks agree with it")(but(mean_read="reference"))
-wrong("0.1", "they are right")(but(nothing_added="cut"))
-wrong("0.1", "the same for all images, as it should")(but(block_skipped="cls"))
-wrong("0.1", "do change when the patches change places")(but(growing_positions="order"))
-wrong("0.1", "in every batch, as it should")(but(columns_first="scores"))
-wrong("0.1", "You say that no test sees 'columns first', but one does fail")(but(columns_first="none"))
-wrong("0.1", "1 of 8 bugs")(lambda bug: "none")
-wrong("0.1", "Expected one of 'reference', 'count', 'cut', 'cls', 'order', 'scores' or 'none', got 'shape'")(
-    lambda bug: "shape"
-)
-wrong("0.1", "got a set")(lambda bug: {CAUGHT[bug]})
-
-
-def test_the_bugs_are_those_of_the_clinic_and_one_is_seen_by_no_test():
-    assert set(BUGS) == set(CAUGHT)
+def test_one_bug_is_seen_by_no_test_and_every_test_sees_one():
     assert {bug for bug, name in BUGS.items() if not faults.FAULTS[name].seen_by} == {"gradients kept"}
     assert set().union(*(_failing(name) for name in BUGS.values())) == set(faults.TESTS)
 
@@ -58,23 +38,8 @@ def test_the_bugs_are_those_of_the_clinic_and_one_is_seen_by_no_test():
 # 0.2 ------------------------------------------------------------------------------------------------------
 
 
-def by_combinations(caught):
-    bugs = set().union(*caught.values())
-    for n in range(len(caught) + 1):
-        for chosen in itertools.combinations(caught, n):
-            if set().union(*(caught[test] for test in chosen)) == bugs:
-                return set(chosen)
-
-
-@right("0.2")
-def by_counting(caught):
-    tests, found = list(caught), list(caught)
-    for number in range(2 ** len(tests)):
-        chosen = [test for i, test in enumerate(tests) if number >> i & 1]
-        covers = all(any(bug in caught[test] for test in chosen) for bugs in caught.values() for bug in bugs)
-        if covers and len(chosen) < len(found):
-            found = chosen
-    return found
+def fewest(caught):
+    return set(solution("0.2")(caught))
 
 
 def greedy(caught, order=list):
@@ -96,6 +61,10 @@ def pruned(caught, chosen=None):
     return chosen
 
 
+def pruned_greedy(caught):
+    return pruned(caught, greedy(caught))
+
+
 def rarest_first(caught):
     """For the bug that fewest tests see, the test that catches most."""
     left, chosen = set().union(*caught.values()), set()
@@ -109,34 +78,22 @@ def rarest_first(caught):
 
 def at_most(n):
     """Try no larger choices."""
-    return lambda caught: chosen if len(chosen := by_combinations(caught)) <= n else set(caught)
+    return lambda caught: chosen if len(chosen := fewest(caught)) <= n else set(caught)
 
 
-wrong("0.2", "is not always the shortest way")(greedy)
-wrong("0.2", "is not always the shortest way")(lambda caught: greedy(caught, reversed))
-wrong("0.2", "is not always the shortest way")(lambda caught: pruned(caught, greedy(caught)))
-wrong("0.2", "catch every bug, but")(pruned)
-wrong("0.2", "catch every bug, but")(rarest_first)
-wrong("0.2", "catch every bug, but")(at_most(2))
-wrong("0.2", "catch every bug, but 5 are enough")(at_most(3))
-wrong("0.2", "but 1 is enough")(
-    lambda caught: by_combinations(caught) | set(sorted(caught)[: 2 - len(by_combinations(caught))])
-)
-
-
-wrong("0.2", "One of yours could go")(lambda caught: set(caught))
-wrong("0.2", "bugs, for example")(lambda caught: set(list(caught)[:1]))
-wrong("0.2", "Your 0 of")(lambda caught: set())
-wrong("0.2", "a set, and this table has no test called 'shape'")(lambda caught: {"shape"})
-wrong("0.2", "Expected a set of names of tests, got a set with 3 in it")(lambda caught: {3})
-wrong("0.2", "Expected a set of names of tests, got")(lambda caught: len(by_combinations(caught)))
-
-
-@wrong("0.2", "changes what it is given")
-def in_place(caught):
-    chosen = by_combinations(caught)
-    caught.clear()
-    return chosen
+RIGHT["0.2"] += [lambda caught: list(fewest(caught))]
+WRONG["0.2"] |= {
+    "is not always the shortest way": [greedy, lambda caught: greedy(caught, reversed), pruned_greedy],
+    "catch every bug, but": [pruned, rarest_first, at_most(2)],
+    "catch every bug, but 5 are enough": at_most(3),
+    "but 1 is enough": lambda caught: fewest(caught) | set(sorted(caught)[: 2 - len(fewest(caught))]),
+    "One of yours could go": lambda caught: set(caught),
+    "bugs, for example": lambda caught: set(list(caught)[:1]),
+    "Your 0 of": lambda caught: set(),
+    "a set, and this table has no test called 'shape'": lambda caught: {"shape"},
+    "Expected a set of names of tests, got a set with 3 in it": lambda caught: {3},
+    "Expected a set of names of tests, got 3": lambda caught: 3,
+}
 
 
 def test_no_tie_helps_a_greedy_choice():
@@ -149,84 +106,50 @@ def test_no_tie_helps_a_greedy_choice():
         most = max(len(seen & left) for seen in table.values())
         return set().union(*(sizes(left - seen, taken + 1) for seen in table.values() if len(seen & left) == most))
 
-    assert min(sizes(set().union(*table.values()), 0)) > len(by_combinations(table)) == 3
+    assert min(sizes(set().union(*table.values()), 0)) > len(fewest(table)) == 3
 
 
 # 0.3 ------------------------------------------------------------------------------------------------------
 
 
-def among_others(
-    model, near=lambda a, b: torch.allclose(a, b, atol=1e-4), evaluate=True, images=None, rows=slice(None)
-):
+def images_for(model, n):
+    return torch.randn(n, model.config.in_chans, model.config.img_size, model.config.img_size)
+
+
+def among_others(model, atol=1e-4, evaluate=True, images=None, rows=slice(None)):
     if evaluate:
         model = copy.deepcopy(model).eval()
-    c = model.config
-    if images is None:
-        images = torch.randn(4, c.in_chans, c.img_size, c.img_size)
-    together = model(images)
-    alone = torch.cat([model(image[None]) for image in images])
-    return near(together[rows], alone[rows])
+    images = images_for(model, 4) if images is None else images
+    together, alone = model(images), torch.cat([model(image[None]) for image in images])
+    return torch.allclose(together[rows], alone[rows], atol=atol, rtol=atol)
 
 
 @torch.no_grad()
 def beside_others(model, places):
-    model = copy.deepcopy(model).eval()
-    c = model.config
-    one, *batches = torch.randn(9, c.in_chans, c.img_size, c.img_size).split([1, 4, 4])
-    rows = []
+    model, rows = copy.deepcopy(model).eval(), []
+    one, *batches = images_for(model, 9).split([1, 4, 4])
     for batch, place in zip(batches, places, strict=True):
         batch[place] = one
         rows.append(model(batch)[place])
     return (rows[0] - rows[1]).abs().max() < 1e-4
 
 
-right("0.3")(lambda model: beside_others(model, (0, 3)))
-wrong("0.3", "Let it stand in another one, too")(lambda model: beside_others(model, (3, 3)))
-
-
-@right("0.3")
-def in_another_order(model):
-    model = copy.deepcopy(model).eval()
-    c = model.config
-    images = torch.randn(5, c.in_chans, c.img_size, c.img_size)
-    return torch.allclose(model(images[:3].flip(0)).flip(0), model(images)[:3], atol=1e-4)
-
-
-def zeros(model):
-    c = model.config
-    return among_others(model, images=torch.zeros(4, c.in_chans, c.img_size, c.img_size))
-
-
-wrong("0.3", "compare with a tolerance")(lambda model: among_others(model, near=lambda a, b: False))
-wrong("0.3", "Your test says the opposite")(lambda model: not among_others(model))
-wrong("0.3", "how wide is your tolerance?")(
-    lambda model: among_others(model, near=lambda a, b: torch.allclose(a, b, atol=1e9))
-)
-wrong("0.3", "in training mode no two calls agree")(lambda model: among_others(model, evaluate=False))
-wrong("0.3", "Does an image that you compare keep its place in the batch?")(
-    lambda model: among_others(model, rows=slice(1))
-)
-wrong("0.3", "The image must stay, and the others in its batch must be unlike it")(zeros)
-wrong("0.3", "The image must stay")(lambda model: True)
-wrong("0.3", "The image must stay")(lambda model: among_others(model, near=lambda a, b: a.shape == b.shape))
-wrong("0.3", "changes what it is given")(lambda model: among_others(model.eval(), evaluate=False))
-wrong("0.3", "a right model with two channels")(lambda model: model.config.in_chans == 1 and among_others(model))
-
-
-wrong("0.3", "write a test of your own")(lambda model: faults.TESTS["scores"](model))
-
-
-@wrong("0.3", "and lets 5 of 9 wrong ones through")
-@wrong("0.3", "Do both of your batches hold the same images?")
 def in_reverse(model):
     """A batch in another order shows what depends on places, and nothing of what all images share."""
     model = copy.deepcopy(model).eval()
-    c = model.config
-    images = torch.randn(4, c.in_chans, c.img_size, c.img_size)
+    images = images_for(model, 4)
     return torch.allclose(model(images.flip(0)).flip(0), model(images), atol=1e-4)
 
 
-@pytest.mark.parametrize("name", AMONG_OTHERS)
-def test_each_wrong_model_of_the_third_is_wrong_and_stays_in_training_mode(name):
-    model = _model(name, **AMONG_OTHERS[name])
-    assert model.training and not among_others(model)
+RIGHT["0.3"] += [lambda model: beside_others(model, (0, 3))]
+WRONG["0.3"] |= {
+    "Let it stand in another one, too": lambda model: beside_others(model, (3, 3)),
+    "compare with a tolerance": lambda model: False,
+    "how wide is your tolerance?": lambda model: among_others(model, atol=1e9),
+    "in training mode no two calls agree": lambda model: among_others(model, evaluate=False),
+    "Does an image that you compare keep its place in the batch?": lambda model: among_others(model, rows=slice(1)),
+    "the others in its batch must be unlike it": lambda model: among_others(model, images=0 * images_for(model, 4)),
+    "a right model with two channels": lambda model: model.config.in_chans == 1 and among_others(model),
+    "write a test of your own": lambda model: faults.TESTS["scores"](model),
+    "Do both of your batches hold the same images?": in_reverse,
+}

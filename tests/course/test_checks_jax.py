@@ -1,7 +1,4 @@
-"""The checks of the appendix on JAX: right answers however written, wrong ones named.
-
-They join the tables of test_checks.py, which leaves out what needs JAX where it is missing.
-"""
+"""The checks of the appendix on JAX. Where JAX is missing, test_checks.py leaves out what needs it."""
 
 import math
 import subprocess
@@ -10,7 +7,7 @@ import sys
 import numpy as np
 import torch
 
-from tests.course.answers import right, verdict, wrong
+from tests.course.answers import RIGHT, WRONG, right, verdict, wrong
 from vitbook.exercises import values
 from vitnb import ViT
 
@@ -22,17 +19,11 @@ def by_formula(p, C):
     return math.gcd(C - 1, p * p - 1) + 1 if C > 1 and p > 1 else p * p * C
 
 
-@right("jax.1")
-def by_counting(p, C):
-    torch_order = [(c, s) for c in range(C) for s in range(p * p)]
-    jax_order = [(c, s) for s in range(p * p) for c in range(C)]
-    return sum(a == b for a, b in zip(torch_order, jax_order, strict=True))
-
-
-wrong("jax.1", "With one channel both orders are the same")(lambda p, C: 2 if C == 1 else by_formula(p, C))
-wrong("jax.1", "With one pixel both orders are the same")(lambda p, C: 1)
-wrong("jax.1", "compare them place by place")(lambda p, C: p * p * C if 1 in (p, C) else 2.5)
-wrong("jax.1", "Expected a number")(lambda p, C: [0])
+WRONG["jax.1"] |= {
+    "With one channel both orders are the same": lambda p, C: 2 if C == 1 else by_formula(p, C),
+    "With one pixel both orders are the same": lambda p, C: 1,
+    "compare them place by place": lambda p, C: p * p * C if 1 in (p, C) else 2.5,
+}
 
 
 # jax.2 ----------------------------------------------------------------------------------------------------
@@ -46,53 +37,12 @@ def handed_on(model):
     return lambda x: run(model, x)
 
 
-@right("jax.2")
-def by_partial(model):
-    from functools import partial
-
-    from flax import nnx
-
-    @nnx.jit
-    def run(network, x):
-        return network(x)
-
-    return partial(run, model)
-
-
-@right("jax.2")
-def by_state(model):
-    """The translation by hand: split, a pure function, put back."""
-    import jax
-    from flax import nnx
-
-    compiled = {}
-
-    def run(x):
-        graph, state = nnx.split(model)
-        key = repr(model)
-
-        def pure(state, x):
-            network = nnx.merge(graph, state)
-            return network(x), nnx.state(network)
-
-        out, state = compiled.setdefault(key.split("count")[0], jax.jit(pure))(state, x)
-        nnx.update(model, state)
-        return out
-
-    return run
-
-
 @wrong("jax.2", "The same mask at several calls")
 def the_colleagues(model):
     import jax
 
     run = jax.jit(lambda model, x: model(x))
     return lambda x: run(model, x)
-
-
-@wrong("jax.2", "nothing is compiled")
-def plain(model):
-    return lambda x: model(x)
 
 
 @wrong("jax.2", "raises TraceContextError")
@@ -118,10 +68,13 @@ def another_dropout(model):
     return lambda x: run(drop, x)
 
 
-wrong("jax.2", "nothing is compiled")(lambda model: model)
-wrong("jax.2", "Expected a function of x, got 3")(lambda model: 3)
-wrong("jax.2", "gives other numbers")(lambda model: lambda x: handed_on(model)(x) / 2)
-wrong("jax.2", "Expected an array of shape (4, 64), got (64,)")(lambda model: lambda x: handed_on(model)(x)[0])
+WRONG["jax.2"] |= {
+    "Python ran through the model 4 times in 4 calls: nothing is compiled": lambda model: model,
+    "Expected a function of x, got 3": lambda model: 3,
+    "gives other numbers": lambda model: lambda x: handed_on(model)(x) / 2,
+    "Expected an array of shape (4, 64), got (64,)": lambda model: lambda x: handed_on(model)(x)[0],
+    "Expected an array, got a list of 1": lambda model: lambda x: [handed_on(model)(x)],
+}
 
 
 # jax.3 ----------------------------------------------------------------------------------------------------
@@ -145,38 +98,26 @@ def stock(attention, kernel=None, order=(0, 1, 2), out=None, bias=True, h=None):
     return layer
 
 
-right("jax.3")(stock)
-
-
-@right("jax.3")
-def heads_in_another_order(attention):
-    """What head is called number 0 changes nothing."""
-    layer = stock(attention)
-    for part in (layer.query, layer.key, layer.value):
-        part.kernel[...] = part.kernel[...][:, ::-1]
-        part.bias[...] = part.bias[...][::-1]
-    layer.out.kernel[...] = layer.out.kernel[...][::-1]
-    return layer
-
-
-wrong("jax.3", "query.kernel is not right. It looks like PyTorch's weight without its transpose")(
-    lambda a: stock(a, lambda w: w.reshape(a.embed_dim, a.num_heads, -1))
-)
-wrong("jax.3", "query.kernel is not right. It looks like heads split the other way round")(
-    lambda a: stock(a, lambda w: w.T.reshape(a.embed_dim, -1, a.num_heads).swapaxes(1, 2))
-)
-wrong("jax.3", "query.kernel is not right. It looks like that of key")(lambda a: stock(a, order=(1, 0, 2)))
-wrong("jax.3", "key.kernel is not right. It looks like that of value")(lambda a: stock(a, order=(0, 2, 1)))
-wrong("jax.3", "out.kernel is not right. It looks like PyTorch's weight without its transpose")(
-    lambda a: stock(a, out=lambda w: w.reshape(a.num_heads, -1, a.embed_dim))
-)
-wrong("jax.3", "out.kernel is not right. It looks like heads split the other way round")(
-    lambda a: stock(a, out=lambda w: w.T.reshape(-1, a.num_heads, a.embed_dim).swapaxes(0, 1))
-)
-wrong("jax.3", "only their places")(lambda a: stock(a, lambda w: 2 * w.T.reshape(a.embed_dim, a.num_heads, -1)))
-wrong("jax.3", "query.bias is not: it is still zero")(lambda a: stock(a, bias=False))
-wrong("jax.3", "Expected an nnx.MultiHeadAttention, got")(lambda a: a)
-wrong("jax.3", "num_heads comes before in_features")(lambda a: stock(a, h=1))
+WRONG["jax.3"] |= {
+    "query.kernel is not right. It looks like PyTorch's weight without its transpose": (
+        lambda a: stock(a, lambda w: w.reshape(a.embed_dim, a.num_heads, -1))
+    ),
+    "query.kernel is not right. It looks like heads split the other way round": (
+        lambda a: stock(a, lambda w: w.T.reshape(a.embed_dim, -1, a.num_heads).swapaxes(1, 2))
+    ),
+    "query.kernel is not right. It looks like that of key": lambda a: stock(a, order=(1, 0, 2)),
+    "key.kernel is not right. It looks like that of value": lambda a: stock(a, order=(0, 2, 1)),
+    "out.kernel is not right. It looks like PyTorch's weight without its transpose": (
+        lambda a: stock(a, out=lambda w: w.reshape(a.num_heads, -1, a.embed_dim))
+    ),
+    "out.kernel is not right. It looks like heads split the other way round": (
+        lambda a: stock(a, out=lambda w: w.T.reshape(-1, a.num_heads, a.embed_dim).swapaxes(0, 1))
+    ),
+    "only their places": lambda a: stock(a, lambda w: 2 * w.T.reshape(a.embed_dim, a.num_heads, -1)),
+    "query.bias is not: it is still zero": lambda a: stock(a, bias=False),
+    "Expected an nnx.MultiHeadAttention, got": lambda a: a,
+    "num_heads comes before in_features": lambda a: stock(a, h=1),
+}
 
 
 # jax.4 ----------------------------------------------------------------------------------------------------
@@ -200,50 +141,39 @@ def by_loop(arrays, config, patch=None, linear=np.transpose):
     return state
 
 
-@right("jax.4")
-def by_torch(arrays, config):
-    state = {named(name): torch.from_numpy(a.copy()) for name, a in arrays.items()}
-    for name, value in state.items():
-        if value.ndim == 2:
-            state[name] = value.T
-    kernel = state["patch_embed.proj.weight"]  # (D, p*p*C)
-    state["patch_embed.proj.weight"] = kernel.unflatten(1, (4, 4, 3)).permute(0, 3, 1, 2)
-    return state
+def without_the_table(a, c):
+    return {name: t for name, t in by_loop(a, c).items() if name != "positions.table"}
 
 
-wrong("jax.4", "Are its channels last?")(lambda a, c: by_loop(a, c, lambda k: k.T.reshape(-1, 3, 4, 4)))
-wrong("jax.4", "Rows and columns of its pixels are swapped")(
-    lambda a, c: by_loop(a, c, lambda k: k.reshape(4, 4, 3, -1).transpose(3, 2, 1, 0))
-)
-wrong("jax.4", "Expected patch_embed.proj.weight of shape (12, 3, 4, 4), got")(lambda a, c: by_loop(a, c, np.transpose))
-wrong("jax.4", "PyTorch keeps a linear layer's weight as (out, in)")(lambda a, c: by_loop(a, c, linear=np.asarray))
-wrong("jax.4", "its shape hides that it is not transposed")(
-    lambda a, c: by_loop(a, c, linear=lambda k: k if k.shape[0] == k.shape[1] else k.T)
-)
-wrong("jax.4", "to be a tensor, got a NumPy array of shape")(
-    lambda a, c: {name: t.numpy() for name, t in by_loop(a, c).items()}
-)
-wrong("jax.4", "has an unknown 'patch_embed.proj.kernel'")(lambda a, c: by_loop(a, c) | {"patch_embed.proj.kernel": 0})
-wrong("jax.4", "They are not among the arrays: are they new weights")(
-    lambda a, c: {name: torch.rand(p.shape) for name, p in ViT(c).state_dict().items()}
-)
-wrong("jax.4", "has the type torch.float16, which rounds its numbers: expected torch.float32")(
-    lambda a, c: {name: t.half() for name, t in by_loop(a, c).items()}
-)
-wrong("jax.4", "They are those of blocks.0.norm2.weight")(
-    lambda a, c: (lambda t: t | {"blocks.0.norm1.weight": t["blocks.0.norm2.weight"]})(by_loop(a, c))
-)
-right("jax.4")(lambda a, c: {name: t.double() for name, t in by_loop(a, c).items()})
-wrong("jax.4", "misses 'positions.table'")(
-    lambda a, c: {name: t for name, t in by_loop(a, c).items() if name != "positions.table"}
-)
-wrong("jax.4", "Expected a dictionary of tensors, got a list")(lambda a, c: list(by_loop(a, c)))
+def one_for_another(a, c):
+    state = by_loop(a, c)
+    return state | {"blocks.0.norm1.weight": state["blocks.0.norm2.weight"]}
 
 
-@wrong("jax.4", "changes what it is given")
-def in_place(arrays, config):
-    arrays["positions"] *= 2
-    return by_loop(arrays, config)
+RIGHT["jax.4"] += [lambda a, c: {name: t.double() for name, t in by_loop(a, c).items()}]
+WRONG["jax.4"] |= {
+    "Are its channels last?": lambda a, c: by_loop(a, c, lambda k: k.T.reshape(-1, 3, 4, 4)),
+    "Rows and columns of its pixels": (
+        lambda a, c: by_loop(a, c, lambda k: k.reshape(4, 4, 3, -1).transpose(3, 2, 1, 0))
+    ),
+    "Expected patch_embed.proj.weight of shape (12, 3, 4, 4), got": lambda a, c: by_loop(a, c, np.transpose),
+    "PyTorch keeps a linear layer's weight as (out, in)": lambda a, c: by_loop(a, c, linear=np.asarray),
+    "hides that it is not transposed": (
+        lambda a, c: by_loop(a, c, linear=lambda k: k if k.shape[0] == k.shape[1] else k.T)
+    ),
+    "to be a tensor, got a NumPy array of shape": lambda a, c: {n: t.numpy() for n, t in by_loop(a, c).items()},
+    "has an unknown 'patch_embed.proj.kernel'": lambda a, c: by_loop(a, c) | {"patch_embed.proj.kernel": 0},
+    "misses 'positions.table'": without_the_table,
+    "They are not among the arrays": (
+        lambda a, c: {name: torch.rand(p.shape) for name, p in ViT(c).state_dict().items()}
+    ),
+    "They are in another order": lambda a, c: {n: t.flip(0) if t.ndim < 4 else t for n, t in by_loop(a, c).items()},
+    "the type torch.float16, which rounds its numbers": (
+        lambda a, c: {name: t.half() for name, t in by_loop(a, c).items()}
+    ),
+    "They are those of blocks.0.norm2.weight": one_for_another,
+    "Expected a dictionary of tensors, got a list": lambda a, c: list(by_loop(a, c)),
+}
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -256,11 +186,11 @@ def test_without_jax_a_check_says_how_to_get_it(monkeypatch):
     assert verdict("jax.4", by_loop)[0]  # this one needs none
 
 
-def test_arrays_and_dictionaries_are_compared():
-    a = {"x": np.arange(3)}
-    assert values.unchanged(a, {"x": np.arange(3)})
-    assert not values.unchanged(a, {"x": np.arange(3) + 1})
-    assert not values.unchanged(a, {"y": np.arange(3)})
+def test_arrays_dictionaries_and_lists_are_compared():
+    a = {"x": np.arange(3), "y": [{1}, 2]}
+    assert values.unchanged(a, {"x": np.arange(3), "y": [{1}, 2]})
+    for other in ({"x": np.arange(3) + 1}, {"y": [{1, 2}, 2]}, {"z": 0}):
+        assert not values.unchanged(a, a | other)
 
 
 def test_jax_is_not_imported_with_vitnb():
