@@ -26,18 +26,17 @@ HARMLESS = (
 )
 # Several processes take file after file in the order of collection: of these no one may be left alone at the end.
 LONG = (
-    "test_torchrun.py",
     "test_pages.py",
     "test_slides.py",
-    "test_policy.py",
-    "test_figures_race.py",
-    "test_figures_quiz.py",
-    "test_figures_livevit.py",
-    "test_jupyterlab.py",
-    "test_jax.py",
     "test_grading.py",
     "test_safety.py",
-    "test_marks.py",
+    "test_torchrun.py",
+    "test_figures_livevit.py",
+    "test_jax.py",
+    "test_experiments.py",
+    "test_figures_race.py",
+    "test_figures_quiz.py",
+    "test_jupyterlab.py",
 )
 # Whatever a page's policy refuses, for whatever reason, is an error in the page.
 REFUSED = """addEventListener("securitypolicyviolation", (event) => console.error(

@@ -8,11 +8,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 import zipfile
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,8 @@ def count_tokens(height, width, patch_size):
         raise ValueError("a side cannot be cut")
     return (height // patch_size) * (width // patch_size)
 """
+TELL = "def count_tokens(*size):\n    raise ValueError(repr(seen)[:1500])"
+WRONG = COUNT.replace("* (width", "+ (width")
 
 
 @pytest.fixture(scope="session")
@@ -82,24 +86,49 @@ def said_of(way: str, path: Path, *cells: str, number: str = "", seconds: float 
 
 # What a submission may be like, and what must be said of it: right or not, and words of the sentence.
 WRITTEN = {
-    "right": ((RIGHT, CHECK), True, "Right:"),
-    "torch's": (("def my_attention(*qkv):\n    return F.scaled_dot_product_attention(*qkv)", CHECK), True, ""),
-    "a lambda": (("my_attention = lambda q, k, v: (q @ k.mT / k.size(-1) ** 0.5).softmax(-1) @ v", CHECK), True, ""),
-    "the check cell deleted": ((RIGHT,), True, "Right:"),
-    "the check cell twice, first with a wrong answer": ((UNDIVIDED, CHECK, RIGHT, CHECK), True, "Right:"),
-    "an error in another cell": (("1 / 0", RIGHT, CHECK), True, "Right:"),
-    "a command to IPython": (("%matplotlib inline\n!ls", RIGHT, CHECK), True, "Right:"),
-    "untouched": (("def my_attention(q, k, v):\n    ...", CHECK), False, "not done yet"),
-    "left to an error": (("def my_attention(q, k, v):\n    raise NotImplementedError", CHECK), False, "not done yet"),
+    "right": ((COUNT, COUNT_CHECK), True, "Right:"),
+    "the check cell deleted": ((COUNT,), True, "Right:"),
+    "the check cell twice, first with a wrong answer": ((WRONG, COUNT_CHECK, COUNT, COUNT_CHECK), True, "Right:"),
+    "an error in another cell": (("1 / 0", COUNT, COUNT_CHECK), True, "Right:"),
+    "a command to IPython": (("%matplotlib inline\n!ls", COUNT, COUNT_CHECK), True, "Right:"),
+    "untouched": (("def count_tokens(height, width, patch_size):\n    ...", COUNT_CHECK), False, "not done yet"),
+    "left to an error": ((counting("raise NotImplementedError"), COUNT_CHECK), False, "not done yet"),
     "nothing": ((), False, "not done yet"),
-    "not divided": ((UNDIVIDED, CHECK), False, "not divided"),
-    "softmax over the queries": ((RIGHT.replace("dim=-1", "dim=-2"), CHECK), False, "softmax runs over the queries"),
-    "no softmax": ((RIGHT.replace(".softmax(dim=-1)", ""), CHECK), False, "softmax is missing"),
-    "an error of its own": ((answering('raise IndexError("no such head")'), CHECK), False,
+    "an error of its own": ((counting('raise IndexError("no such head")'), COUNT_CHECK), False,
                            'IndexError in the line `raise IndexError("no such head")`: no such head'),
-    "changes what it is given": ((answering("q.mul_(2)"), CHECK), False, "changes what it is given"),
-    "returns nothing": ((RIGHT.replace("return ", "x = "), CHECK), False, "None"),
-    "a syntax error": (("def my_attention(q, k, v)\n    return v", CHECK), False, "SyntaxError"),
+    "a syntax error": (("def count_tokens(*size)\n    return 1", COUNT_CHECK), False, "SyntaxError"),
+}  # fmt: skip
+
+# Answers to 3.1, and what must be said of each. One notebook has them all, each with its check: torch starts once.
+ANSWERED = {
+    "right": (RIGHT, True, "Right:"),
+    "torch's": ("def my_attention(*qkv):\n    return F.scaled_dot_product_attention(*qkv)", True, ""),
+    "a lambda": ("my_attention = lambda q, k, v: (q @ k.mT / k.size(-1) ** 0.5).softmax(-1) @ v", True, ""),
+    "untouched": ("def my_attention(q, k, v):\n    ...", False, "not done yet"),
+    "not divided": (UNDIVIDED, False, "not divided"),
+    "softmax over the queries": (RIGHT.replace("dim=-1", "dim=-2"), False, "softmax runs over the queries"),
+    "no softmax": (RIGHT.replace(".softmax(dim=-1)", ""), False, "softmax is missing"),
+    "changes what it is given": (answering("q.mul_(2)"), False, "changes what it is given"),
+    "returns nothing": (RIGHT.replace("return ", "x = "), False, "None"),
+    "lists in lists in lists": (
+        "def my_attention(q, k, v):\n    x = []\n    for _ in range(100_000): x = [x]\n    return x", False,
+        "Expected a tensor of shape",
+    ),
+    "nothing but NaN": (answering("return v * float('nan')"), False, "holds NaN"),
+    "infinite": (answering("return v * 0 + float('inf')"), False, ""),
+    "a type that nobody compares": (answering("return v.to(torch.float8_e4m3fn)"), False, "float8"),
+    "a tensor that agrees with everything": (
+        "class Yes(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, *a, **k): return True\n"
+        "def my_attention(q, k, v):\n    return v.as_subclass(Yes)", False, "Expected a tensor of shape",
+    ),
+    "letters that no file can hold": (
+        answering("raise ValueError('\\ud800 \\x1b[2J\\u202e\\x00 half')"), False, "half",
+    ),
+    "a name of an error that is none": (
+        "class Odd(Exception): pass\nOdd.__name__ = 'A\\nB' * 10**6" + answering("raise Odd('x' * 10**6)"),
+        False, "raises",
+    ),
+    "takes all memory": (answering("x = [torch.empty(1 << 28) for _ in range(1000)]"), False, "memory"),
 }  # fmt: skip
 
 HOSTILE = {
@@ -112,8 +141,7 @@ HOSTILE = {
     "sys.exit in a cell": (("sys.exit(0)", COUNT, COUNT_CHECK), True, "Right:"),
     "os._exit in the function": ((counting("os._exit(0)"), COUNT_CHECK), False, "ended the program"),
     "os._exit in a cell": (("os._exit(0)", COUNT, COUNT_CHECK), True, "Right:"),
-    "takes all memory": ((answering("x = [torch.empty(1 << 28) for _ in range(1000)]"), CHECK), False, "memory"),
-    "returns too much": ((answering("return torch.zeros(1 << 26)"), CHECK), False, "64 MB"),
+    "returns too much": ((counting("import numpy; return numpy.zeros(1 << 25)"), COUNT_CHECK), False, "64 MB"),
     "replaces the check": (
         ("from vitbook import exercises\nexercises.check = lambda *a: True\ntorch.allclose = lambda *a, **k: True",
          UNDIVIDED, CHECK), False, "not divided",
@@ -136,39 +164,25 @@ HOSTILE = {
     ),
     "answers before it is asked": (
         ("from vitbook.grading.wire import packed\n"
-         "for fd in range(3, 40):\n    try: os.write(fd, packed({'returned': torch.zeros(2), 'changed': {}}))\n"
-         "    except OSError: pass", RIGHT, CHECK), False, "",
+         "for fd in range(3, 40):\n    try: os.write(fd, packed({'returned': 4, 'changed': {}}))\n"
+         "    except OSError: pass", COUNT, COUNT_CHECK), False, "",
     ),
     "says that it is ready, and answers": (
-        ("from vitbook.grading.wire import packed\nsaid = packed({'errors': [], 'answers': ['3.1']})\n"
-         "said += packed({'right': True, 'sound': True, 'returned': torch.zeros(2), 'said': 'Right: yes'})\n"
+        ("from vitbook.grading.wire import packed\nsaid = packed({'errors': [], 'answers': ['1.1']})\n"
+         "said += packed({'right': True, 'sound': True, 'returned': 4, 'said': 'Right: yes'})\n"
          "for fd in range(3, 40):\n    try: os.write(fd, said)\n    except OSError: pass\n"
-         "import time; time.sleep(3600)", RIGHT, CHECK), False, "before it was asked",
+         "import time; time.sleep(3600)", COUNT, COUNT_CHECK), False, "before it was asked",
     ),
     "answers twice": (
         ("from vitbook.grading.wire import packed",
          "import fcntl\ndef writes(fd):\n    try: return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY\n"
          "    except OSError: return False",
-         answering("[os.write(fd, packed({'returned': v})) for fd in range(3, 9) if writes(fd)]"), CHECK),
+         counting("[os.write(fd, packed({'returned': 4})) for fd in range(3, 9) if writes(fd)]"), COUNT_CHECK),
         False, "something else than an answer",
     ),
-    "much that is no tensor": ((answering("return [0] * (1 << 23)"), CHECK), False, "4 MB that are no tensors"),
-    "lists in lists in lists": (
-        ("def my_attention(q, k, v):\n    x = []\n    for _ in range(100_000): x = [x]\n    return x", CHECK), False,
-        "Expected a tensor of shape",
-    ),
-    "nothing but NaN": ((answering("return v * float('nan')"), CHECK), False, "holds NaN"),
-    "infinite": ((answering("return v * 0 + float('inf')"), CHECK), False, ""),
-    "a type that nobody compares": ((answering("return v.to(torch.float8_e4m3fn)"), CHECK), False, "float8"),
-    "letters that no file can hold": (
-        (answering("raise ValueError('\\ud800 \\x1b[2J\\u202e\\x00 half')"), CHECK), False, "half",
-    ),
-    "a name of an error that is none": (
-        ("class Odd(Exception): pass\nOdd.__name__ = 'A\\nB' * 10**6", answering("raise Odd('x' * 10**6)"), CHECK),
-        False, "raises",
-    ),
+    "much that is no tensor": ((counting("return [0] * (1 << 23)"), COUNT_CHECK), False, "4 MB that are no tensors"),
     "memory in many processes": (
-        (answering("[os.fork() for _ in range(3)]; x = torch.ones(200_000_000); import time; time.sleep(60)"), CHECK),
+        (counting("[os.fork() for _ in range(3)]; x = b'x' * 800_000_000; import time; time.sleep(60)"), COUNT_CHECK),
         False, "4 GB of memory",
     ),
     "memory in no process": (
@@ -193,15 +207,7 @@ HOSTILE = {
          COUNT_CHECK),
         False, "",
     ),
-    "a million files": (
-        ("import time\ndef count_tokens(*size):\n    for n in range(10**6): open(str(n), 'w').close()\n", COUNT_CHECK),
-        False, "",
-    ),
     "cells that are none": (([["not", "a", "cell"]], COUNT, COUNT_CHECK), True, "Right:"),
-    "a tensor that agrees with everything": (
-        ("class Yes(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, *a, **k): return True",
-         "def my_attention(q, k, v):\n    return v.as_subclass(Yes)", CHECK), False, "Expected a tensor of shape",
-    ),
     "processes without end": (
         ("def count_tokens(*size):\n    while True:\n        try: os.fork()\n        except OSError: pass",
          COUNT_CHECK), False, "too many processes",
@@ -220,10 +226,28 @@ def test_a_submission_gets_the_verdict_of_check(case, way, tmp_path):
     assert verdict.where == "outside"
 
 
+@pytest.fixture(scope="module")
+def answered(way, tmp_path_factory):
+    """The verdict on each answer of ANSWERED, all in one notebook."""
+    cells = [cell for code, *_ in ANSWERED.values() for cell in (code, CHECK)]
+    said, judge_one = [], student._outside
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(student, "TRIES", len(ANSWERED))
+        patch.setattr(student, "_outside", lambda *given: said.append(judge_one(*given)) or said[-1])
+        student.judge(way, store(tmp_path_factory.mktemp("answered") / "x.ipynb", *cells), ["3.1"], seconds=SECONDS)
+    return dict(zip(ANSWERED, said, strict=True))
+
+
+@pytest.mark.parametrize("case", ANSWERED)
+def test_an_answer_with_tensors_gets_the_verdict_of_check(case, answered):
+    _, right, words = ANSWERED[case]
+    assert answered[case].right == right and words in answered[case].sentence, answered[case].sentence
+
+
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_submission_fails_alone(case, way, tmp_path):
     cells, right, words = HOSTILE[case]
-    seconds = SECONDS if case not in ENDLESS else 10.0 if right else 4.0  # a right answer waits behind the loop
+    seconds = SECONDS if case not in ENDLESS else 4.0 if right else 2.0  # a right answer waits behind the loop
     verdict = said_of(way, tmp_path, *cells, seconds=seconds)
     assert verdict.right == right and words in verdict.sentence, verdict.sentence
 
@@ -236,7 +260,7 @@ def test_a_sandbox_keeps_everything_around_it(sandboxed, tmp_path):
     course.mkdir()
     for name in ("gradebook.db", "other.ipynb"):
         (course / name).write_text(f"secret of {name}")
-    one = store(course / "one.ipynb", RIGHT, CHECK)
+    one = store(course / "one.ipynb", COUNT, COUNT_CHECK)
     attack = f"""
 import glob, pathlib, shutil
 seen = []
@@ -246,15 +270,12 @@ for name in ("{course}/gradebook.db", "{course}/other.ipynb", "/etc/shadow", os.
         except OSError: pass
 shutil.rmtree("{course}", ignore_errors=True)
 """
-    tell = "def my_attention(q, k, v):\n    raise ValueError(repr(seen))"
     before = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in course.iterdir()}
-    spy = store(tmp_path / "spy.ipynb", attack, tell, CHECK)
-    said = student.judge(sandboxed, spy, ["3.1"], seconds=SECONDS)["3.1"].sentence
+    said = said_of(sandboxed, tmp_path, attack, TELL, COUNT_CHECK).sentence
     assert "ValueError" in said and "[]" in said and "secret" not in said, said
-    deletes = store(tmp_path / "deletes.ipynb", attack, RIGHT, CHECK)
-    assert student.judge(sandboxed, deletes, ["3.1"], seconds=SECONDS)["3.1"].right
+    assert said_of(sandboxed, tmp_path, attack, COUNT, COUNT_CHECK).right
     assert before == {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in course.iterdir()}
-    assert student.judge(sandboxed, one, ["3.1"], seconds=SECONDS)["3.1"].right
+    assert student.judge(sandboxed, one, ["1.1"], seconds=SECONDS)["1.1"].right
 
 
 @pytest.mark.parametrize("sandboxed", ["bubblewrap", "landlock"])
@@ -278,9 +299,7 @@ def test_a_sandbox_reaches_nothing_outside(sandboxed, tmp_path, monkeypatch):
         Path("/tmp/vitnb-mine"),
         Path("/dev/shm/vitnb-mine"),
     ]
-    store(
-        tmp_path / "spy.ipynb",
-        f"""
+    attack = f"""
 import ctypes, resource, signal, socket, subprocess, time
 seen = []
 def tries(name, act):
@@ -326,11 +345,8 @@ def left():
 tries("left", left)
 time.sleep(1)
 seen = [one for one in seen if one[1] is not None]
-""",
-        "def my_attention(q, k, v):\n    raise ValueError(repr(seen))",
-        CHECK,
-    )
-    said = student.judge(sandboxed, tmp_path / "spy.ipynb", ["3.1"], seconds=SECONDS)["3.1"].sentence
+"""
+    said = said_of(sandboxed, tmp_path, attack, TELL, COUNT_CHECK).sentence
     assert "ValueError" in said and ": []" in said and "swordfish" not in said, said
     for one in sockets:
         with pytest.raises(BlockingIOError):
@@ -413,12 +429,12 @@ def engine_log(tmp_path_factory, monkeypatch):
 
 def test_a_container_gives_the_same_verdicts_and_is_removed(engine_log, tmp_path):
     assert sandbox.works("container") == ""
-    assert said_of("container", tmp_path, RIGHT, CHECK).right
-    assert not said_of("container", tmp_path, UNDIVIDED, CHECK).right
-    lost = said_of("container", tmp_path, answering("os._exit(0)"), CHECK)
+    assert said_of("container", tmp_path, COUNT, COUNT_CHECK).right
+    assert not said_of("container", tmp_path, WRONG, COUNT_CHECK).right
+    lost = said_of("container", tmp_path, counting("os._exit(0)"), COUNT_CHECK)
     assert not lost.right and "ended the program" in lost.sentence
-    spy = answering("raise ValueError(os.listdir(os.path.dirname(__import__('vitbook').__file__) + '/exercises'))")
-    assert "ValueError" in (said := said_of("container", tmp_path, spy, CHECK).sentence) and "[]" in said
+    spy = counting("raise ValueError(os.listdir(os.path.dirname(__import__('vitbook').__file__) + '/exercises'))")
+    assert "ValueError" in (said := said_of("container", tmp_path, spy, COUNT_CHECK).sentence) and "[]" in said
     asked = [json.loads(line) for line in engine_log.read_text().splitlines()]
     started = [one[one.index("--name") + 1] for one in asked if one[0] == "run"]
     removed = [one[-1] for one in asked if one[:2] == ["rm", "--force"]]
@@ -437,9 +453,9 @@ def test_a_container_without_a_bound_does_not_start(promise, engine_log, monkeyp
 
 
 def test_a_process_that_dies_takes_no_other_exercise_with_it(way, tmp_path):
-    path = store(tmp_path / "one.ipynb", answering("os._exit(0)"), CHECK, "def my_rotation(x): ...", "class A: pass")
-    said = student.judge(way, path, ["3.1", "3.2", "5.2"], seconds=SECONDS)
-    assert "ended the program" in said["3.1"].sentence
+    path = store(tmp_path / "one.ipynb", counting("os._exit(0)"), COUNT_CHECK, "def my_rotation(x): ...")
+    said = student.judge(way, path, ["1.1", "3.2", "5.2"], seconds=SECONDS)
+    assert "ended the program" in said["1.1"].sentence
     assert said["3.2"].sentence.startswith("3.2: not done yet") and said["5.2"].where == "inside"
 
 
@@ -490,11 +506,18 @@ def test_all_is_read_but_what_is_hidden(tmp_path):
     assert {path.name for path in listed} == {"venv", "lib", "vitbook"}
 
 
+@pytest.fixture(scope="module")
+def told(way, tmp_path_factory):
+    """What the test of each exercise says that it can tell by, all in one notebook."""
+    tests = [line.rstrip(")").split("(") for line in TESTS.values()]
+    answer = "def {}({given}):\n    raise ValueError(' '.join(sorted(set(names({given})))))"
+    cells = [answer.format(name, given=given) for name, given in tests]
+    return student.judge(way, store(tmp_path_factory.mktemp("told") / "x.ipynb", TELLING, *cells), list(TESTS))
+
+
 @pytest.mark.parametrize("number", TESTS)
-def test_what_is_handed_to_a_test_has_no_name_that_tells(number, way, tmp_path):
-    name, given = TESTS[number].rstrip(")").split("(")
-    answer = f"def {name}({given}):\n    raise ValueError(' '.join(sorted(set(names({given})))))"
-    said = said_of(way, tmp_path, TELLING, answer, number=number, seconds=SECONDS).sentence
+def test_what_is_handed_to_a_test_has_no_name_that_tells(number, told):
+    said = told[number].sentence
     assert "ValueError" in said
     found = re.findall(
         r"vit(?:nb|book)[\w./]*", said.partition("ValueError")[2].partition("It was called")[0].split("`")[-1]
@@ -510,22 +533,38 @@ def test_what_is_handed_to_a_test_has_no_name_that_tells(number, way, tmp_path):
 SOLVED = [path for path in sorted((ROOT / "book" / "solutions").glob("*.ipynb")) if "data.load" not in path.read_text()]
 
 
-@pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
-def test_published_solutions_are_right_through_the_grader(path, way):
+def exercises_of(path: Path) -> list[str]:
+    """The exercises that a notebook of solutions answers."""
     chapter = path.stem.split("-")[0].lstrip("0") or "0"
-    numbers = [n for n in engine.EXERCISES if n.split(".")[0] == chapter]
-    if chapter == "jax" and importlib.util.find_spec("flax") is None:
+    return [n for n in engine.EXERCISES if n.split(".")[0] == chapter]
+
+
+@pytest.fixture(scope="module")
+def solved(way, tmp_path_factory):
+    """The verdicts on all published solutions, in one notebook: torch starts once inside and once outside."""
+    paths = [path for path in SOLVED if path.stem != "jax" or importlib.util.find_spec("flax")]
+    codes = [cell["source"] for path in paths for cell in json.loads(path.read_text())["cells"] if "outputs" in cell]
+    path = store(tmp_path_factory.mktemp("solved") / "all.ipynb", *("".join(code) for code in codes))
+    numbers = [n for path in paths for n in exercises_of(path)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox, "SECONDS", sandbox.SECONDS * len(paths))  # which is for one chapter
+        return student.judge(way, path, numbers, seconds=2 * student.SECONDS)
+
+
+@pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
+def test_published_solutions_are_right_through_the_grader(path, solved):
+    numbers = exercises_of(path)
+    if path.stem == "jax" and importlib.util.find_spec("flax") is None:
         pytest.skip("no flax here")
-    said = student.judge(way, path, numbers)
-    assert [n for n in numbers if not said[n].right] == [], said
-    assert {n for n in numbers if said[n].where == "inside"} == {n for n in numbers if student.inside(n)}
+    assert [n for n in numbers if not solved[n].right] == [], solved
+    assert {n for n in numbers if solved[n].where == "inside"} == {n for n in numbers if student.inside(n)}
 
 
 def test_a_class_in_one_command(way, tmp_path, capsys):
     folder = tmp_path / "in"
     folder.mkdir()
-    for name, code in {"Ada": RIGHT, "Ben": UNDIVIDED, "=cmd": RIGHT}.items():
-        store(folder / f"{name}.ipynb", code, CHECK)
+    for name, code in {"Ada": COUNT, "Ben": WRONG, "=cmd": COUNT}.items():
+        store(folder / f"{name}.ipynb", code, COUNT_CHECK)
     sheet = tmp_path / "moodle.csv"
     sheet.write_text("Identifier,Full name,Grade,Feedback comments\nParticipant 1,Ada,,\nParticipant 2,Ben,,\n")
     out = tmp_path / "out"
@@ -536,18 +575,18 @@ def test_a_class_in_one_command(way, tmp_path, capsys):
         "    mistakes={'You squared.': lambda x: x * x}, otherwise='no', right='twice.')\n"
     )
     store(folder / "Ada-more.ipynb", "def twice(x):\n    return x * x")
-    options = ["--exercises", "3.1=2", "c.1", "--course", str(course), "--out", str(out), "--sheet", str(sheet)]
+    options = ["--exercises", "1.1=2", "c.1", "--course", str(course), "--out", str(out), "--sheet", str(sheet)]
     assert cli.main([str(folder), *options, "--sandbox", way, "--seconds", str(SECONDS)]) == 0
     rows = list(csv.DictReader((out / "grades.csv").read_text().splitlines()))
     points = {(row["student"], row["exercise"]): row["points"] for row in rows}
-    assert points["Ada", "3.1"] == "2" and points["Ben", "3.1"] == "0" and points["'=cmd", "3.1"] == "2"
+    assert points["Ada", "1.1"] == "2" and points["Ben", "1.1"] == "0" and points["'=cmd", "1.1"] == "2"
     assert next(r["verdict"] for r in rows if r["student"] == "Ada-more" and r["exercise"] == "c.1").startswith(
         "You squared"
     )
     filled = {row["Full name"]: row for row in csv.DictReader((out / "moodle.csv").read_text().splitlines())}
-    assert filled["Ada"]["Grade"] == "2" and "not divided" in filled["Ben"]["Feedback comments"]
+    assert filled["Ada"]["Grade"] == "2" and "one row plus one column" in filled["Ben"]["Feedback comments"]
     page = next((out / "feedback").glob("Ben*.html")).read_text()
-    assert "not divided" in page and "<script" not in page and "http://" not in page
+    assert "one row plus one column" in page and "<script" not in page and "http://" not in page
     assert "not listed in it: =cmd, Ada-more" in capsys.readouterr().out
 
 
@@ -630,16 +669,22 @@ def test_an_error_of_the_grader_costs_no_other_student(tmp_path, monkeypatch, ca
 
 
 def fatal(submission: Submission) -> reports.Grade:
-    """In a process of its own: Eve ends it."""
+    """In a process of its own: Eve ends it, and Max kills it."""
     if submission.student == "Eve":
         os._exit(3)
+    if submission.student == "Max":
+        os.kill(os.getpid(), signal.SIGKILL)
     return reports.Grade(submission, {"3.1": student.Verdict(True, "Right")}, {"3.1": 1.0})
 
 
-def test_a_dead_process_of_the_grader_costs_no_other_student():
-    found = [Submission(name, name) for name in ("Ada", "Eve", "Zoe")]
+@pytest.mark.parametrize("order", [("Ada", "Eve", "Zoe"), ("Max", "Ada", "Zoe")])
+def test_a_dead_process_of_the_grader_costs_no_other_student(order, monkeypatch):
+    """Its processes begin as copies of this one: they need not import torch."""
+    monkeypatch.setattr(cli, "get_context", lambda _: get_context("fork"))
+    found = [Submission(name, name) for name in order]
     grades = cli.everyone(fatal, found, {"3.1": 1.0}, 2, None)
-    assert [grade.total for grade in grades] == [1, 0, 1] and "ended" in grades[1].verdicts["3.1"].suspect
+    assert [grade.total for grade in grades] == [name in ("Ada", "Zoe") for name in order]
+    assert all("ended" in one.verdicts["3.1"].suspect for one in grades if not one.total)
 
 
 def test_who_handed_in_two_notebooks_or_none_is_told(tmp_path, monkeypatch, capsys):
@@ -712,7 +757,8 @@ def test_a_file_that_is_no_notebook_is_called_so(text, tmp_path):
     assert not said.right and "no notebook that can be read" in said.sentence
 
 
-def test_a_column_that_is_missing_is_told_before_anything_runs(tmp_path, capsys):
+def test_a_column_that_is_missing_is_told_before_anything_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sandbox, "best", lambda: ("none", {"none": ""}))
     store(tmp_path / "one.ipynb", f"open({str(tmp_path / 'ran')!r}, 'w')")
     (tmp_path / "sheet.csv").write_text("Identifier,Full name,Grade\n")
     options = ["--exercises", "3.1", "--sheet", str(tmp_path / "sheet.csv"), "--column", "Points"]
@@ -797,12 +843,12 @@ def test_a_bomb_in_a_zip_is_its_students_alone(tmp_path, monkeypatch):
 
 
 def test_the_time_for_all_of_a_students_notebooks_is_bounded(way, tmp_path):
-    loop = "def my_attention(q, k, v):\n    while True: pass"
-    paths = [store(tmp_path / f"{n}.ipynb", loop, CHECK) for n in range(20)]
+    loop = "def count_tokens(*size):\n    while True: pass"
+    paths = [store(tmp_path / f"{n}.ipynb", loop, COUNT_CHECK) for n in range(60)]
     one = Submission("Eve", "Eve", tuple(paths), tuple(path.name for path in paths))
     start = time.monotonic()
-    grade = cli.graded(way, one, {"3.1": 1.0}, None, 3.0)
-    assert grade.total == 0 and time.monotonic() - start < cli.PATIENT * student.patience(["3.1"], 3.0) + 15
+    grade = cli.graded(way, one, {"1.1": 1.0}, None, 0.5)
+    assert grade.total == 0 and time.monotonic() - start < cli.PATIENT * student.patience(["1.1"], 0.5) + 15
 
 
 def test_data_crosses_as_it_is_and_nothing_else_does():
@@ -932,15 +978,10 @@ def on_gradescope(here: Path, nested: bool, *cells: str, names=("answers.ipynb",
 
 
 ON_GRADESCOPE = {
-    "right": ((RIGHT, CHECK), ("answers.ipynb",), 2.0, "Right:"),
-    "wrong": ((UNDIVIDED, CHECK), ("answers.ipynb",), 0.0, "not divided"),
-    "hostile": (
-        (answering("raise ValueError([open(p).read() for p in ('/autograder/source/my course.py',)])"), CHECK),
+    "hostile, and forges the results": (
+        ("open('/autograder/results/results.json', 'w').write('{\"score\": 100}')",
+         answering("raise ValueError([open(p).read() for p in ('/autograder/source/my course.py',)])"), CHECK),
         ("answers.ipynb",), 0.0, "PermissionError",
-    ),
-    "forges the results": (
-        ("open('/autograder/results/results.json', 'w').write('{\"score\": 100}')", UNDIVIDED, CHECK),
-        ("answers.ipynb",), 0.0, "not divided",
     ),
     "two notebooks": ((RIGHT, CHECK), ("a.ipynb", "b.ipynb"), 2.0, "Right:"),
     "no notebook": ((RIGHT, CHECK), ("answers.pdf",), 0.0, "only .pdf"),

@@ -30,7 +30,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 if not sys.platform.startswith("linux"):
     pytest.skip("the sandboxes are Linux's", allow_module_level=True)  # before the imports: Windows has no `resource`
 
-from tests.course.test_grading import CHECK, HEAD, RIGHT, TORCH, UNDIVIDED  # noqa: E402
+from tests.course.test_grading import CHECK, COUNT, COUNT_CHECK, RIGHT, WRONG, counting, said_of  # noqa: E402
 from vitbook.exercises import engine  # noqa: E402
 from vitbook.grading import _child, cli, reports, running, sandbox, student, wire  # noqa: E402
 from vitbook.grading.submissions import Submission, submissions  # noqa: E402
@@ -352,7 +352,8 @@ def test_a_doubt_about_folders_is_told(tmp_path):
         assert [bool(one.problems) for one in found] == [True, False] and "ada, bob" in found[0].problems[0]
 
 
-def test_a_damaged_zip_and_an_entry_without_a_name_are_one_sentence(tmp_path, capsys):
+def test_a_damaged_zip_and_an_entry_without_a_name_are_one_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sandbox, "best", lambda: ("none", {"none": ""}))
     whole = packed(tmp_path / "all.zip", ["ada/x.ipynb", "bob/x.ipynb"]).read_bytes()
     at = whole.rindex(b"PK\x01\x02")
     for n, broken in enumerate((whole[:at] + b"XX" + whole[at + 2 :], whole[:-30])):
@@ -477,12 +478,6 @@ def bare(monkeypatch):
     monkeypatch.setitem(sandbox.WAYS, "bare", lambda job, home: [sys.executable, *job.arguments])
 
 
-def said_of(tmp_path: Path, *cells: str, numbers=("3.1",), seconds=20.0) -> dict[str, student.Verdict]:
-    path = tmp_path / "one.ipynb"
-    path.write_text(json.dumps(new_notebook(cells=[new_code_cell(code) for code in (HEAD + TORCH, *cells)])))
-    return student.judge("bare", path, list(numbers), seconds=seconds)
-
-
 ENDINGS = {
     "exits": "os._exit(0)",
     "is killed": "os.kill(os.getpid(), 9)",
@@ -495,19 +490,16 @@ ENDINGS = {
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_what_was_recorded_before_the_end_counts_and_look_says_what_happened(ending, bare, tmp_path):
     """In the cell of the answer, after it; and an answer of which no check() has told, by its name."""
-    rest = "def my_scores(x): ..." if ending == "fails" else ""
-    said = said_of(tmp_path, RIGHT, f"{CHECK}\n{ENDINGS[ending]}", rest, seconds=8.0 if "end" in ending else 20.0)[
-        "3.1"
-    ]
+    rest = "def count(x): ..." if ending == "fails" else ""
+    seconds = 4.0 if "end" in ending else 20.0
+    said = said_of("bare", tmp_path, COUNT, f"{COUNT_CHECK}\n{ENDINGS[ending]}", rest, seconds=seconds)
     assert said.right, said
     assert ending == "fails" or "cell 3 did not run to its end" in said.suspect
 
 
 def test_a_cell_that_ends_the_program_hides_no_other(bare, tmp_path):
-    unnamed = (
-        "def my_attention(q, k, v):\n    return F.scaled_dot_product_attention(q, k, v)\nos._exit(1)\nmy_attention = 3"
-    )
-    said = said_of(tmp_path, "os._exit(0)", unnamed, "1 / 0")["3.1"]  # found by its name, before the place of the end
+    unnamed = f"{COUNT}\nos._exit(1)\ncount_tokens = 3"
+    said = said_of("bare", tmp_path, "os._exit(0)", unnamed, "1 / 0")  # found by its name, before the place of the end
     assert said.right and "cell 2" in said.suspect and "cell 3" in said.suspect
 
 
@@ -515,21 +507,20 @@ def test_an_answer_is_judged_as_it_was_when_check_was_given_it(bare, tmp_path):
     helped = RIGHT.replace("q.shape[-1] ** 0.5", "scale(q)").replace(
         "def my", "def scale(q): return q.shape[-1] ** 0.5\ndef my"
     )
-    later = "def scale(q): return 1.0\ntorch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)"
-    assert said_of(tmp_path, helped, CHECK, later)["3.1"].right
-    assert said_of(tmp_path, UNDIVIDED, CHECK, RIGHT, CHECK)["3.1"].right  # the last answer counts
-    kills = RIGHT.replace("    scores", "    os._exit(0)\n    scores", 1)
-    assert said_of(tmp_path, kills, CHECK, RIGHT, CHECK)["3.1"].right
-    many = f"for n in range({2 * student.TRIES}):\n    check('3.1', wrong)\ncheck('3.1', my_attention)"
-    assert said_of(tmp_path, UNDIVIDED, "wrong = my_attention", RIGHT, CHECK, many)["3.1"].right
     settings = "torch.set_default_dtype(torch.float64)\ntorch.set_default_device('meta')\ntorch.manual_seed(0)"
-    assert said_of(tmp_path, settings, RIGHT, CHECK)["3.1"].right
+    later = "def scale(q): return 1.0\ntorch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)"
+    assert said_of("bare", tmp_path, helped, CHECK, later).right
+    assert said_of("bare", tmp_path, settings, RIGHT, CHECK).right
+    assert said_of("bare", tmp_path, WRONG, COUNT_CHECK, COUNT, COUNT_CHECK).right  # the last answer counts
+    assert said_of("bare", tmp_path, counting("os._exit(0)"), COUNT_CHECK, COUNT, COUNT_CHECK).right
+    many = f"for n in range({2 * student.TRIES}):\n    check('1.1', wrong)\ncheck('1.1', count_tokens)"
+    assert said_of("bare", tmp_path, WRONG, "wrong = count_tokens", COUNT, COUNT_CHECK, many).right
 
 
 def test_a_misspelt_name_is_told(bare, tmp_path):
-    said = said_of(tmp_path, RIGHT.replace("my_attention", "my_atention"))["3.1"]
-    assert not said.right and "my_atention" in said.suspect
-    assert not said_of(tmp_path, "def something_else(x): return x")["3.1"].suspect
+    said = said_of("bare", tmp_path, COUNT.replace("count_tokens", "count_token"), number="1.1")
+    assert not said.right and "count_token is" in said.suspect
+    assert not said_of("bare", tmp_path, "def something_else(x): return x", number="1.1").suspect
 
 
 # 5. Cells as Jupyter runs them --------------------------------------------------------------------------------------
@@ -772,4 +763,4 @@ def test_an_error_of_ones_own_kind_is_right_in_the_grader(bare, tmp_path):
     exec(SIZE, space)
     with contextlib.redirect_stdout(io.StringIO()):
         assert engine.check("1.1", space["count_tokens"])
-    assert said_of(tmp_path, SIZE, numbers=["1.1"])["1.1"].right
+    assert said_of("bare", tmp_path, SIZE).right

@@ -1,16 +1,18 @@
 """vitnb.data: what it loads, and that nothing breaks the reader's cache."""
 
+import contextlib
 import errno
 import gzip
 import hashlib
 import http.server
 import os
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
 import time
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,7 @@ def small_archives() -> dict[str, bytes]:
 ARCHIVES = small_archives()
 SUMS = [(name, hashlib.sha256(blob).hexdigest()) for name, blob in ARCHIVES.items()]
 IMAGES = SUMS[0][0]
+FORKS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")  # other processes import torch anew
 
 
 @pytest.fixture(autouse=True)
@@ -140,37 +143,41 @@ def test_a_root_is_only_read(tmp_path):
         path.chmod(0o700)
 
 
-READER = """
-import os, sys
-from vitnb import _archives, data
-_archives.RESOURCES, _archives.MIRRORS = eval(sys.argv[1]), []
-data.load("digits")  # another user may not be able to import what root's Python has
-if os.geteuid() == 0:
-    os.setuid(65534)
-assert not os.access(sys.argv[2], os.W_OK)
-os.environ |= {"VITNB_DATA": sys.argv[2], "HOME": sys.argv[2], "VITNB_OFFLINE": sys.argv[3]}
-os.environ.pop("XDG_CACHE_HOME")
-print(data.load().name)
-"""
+def reader(root: Path, offline: str, said: Path) -> None:
+    """Load from there as another user, in a process of its own."""
+    with said.open("w") as file, contextlib.redirect_stdout(file):
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        assert not os.access(root, os.W_OK)
+        os.environ |= {"VITNB_DATA": str(root), "HOME": str(root), "VITNB_OFFLINE": offline}
+        os.environ.pop("XDG_CACHE_HOME")
+        print(data.load().name)
 
 
+@FORKS
 @pytest.mark.parametrize("offline", ["0", "1"])
-def test_a_class_reads_one_folder_in_which_nobody_can_write(offline):
+def test_a_class_reads_one_folder_in_which_nobody_can_write(offline, tmp_path, monkeypatch):
     """As on a JupyterHub: another user owns it, and a home that cannot be written does no harm either."""
+    monkeypatch.setattr(_archives, "MIRRORS", [])
+    data.load("digits")  # another user may not be able to import what root's Python has
+
+    def said(root):
+        process = get_context("fork").Process(target=reader, args=(root, offline, tmp_path / "said"))
+        process.start(), process.join(120)
+        assert process.exitcode == 0
+        return (tmp_path / "said").read_text()
+
     with tempfile.TemporaryDirectory() as folder:  # tmp_path is closed to other users
         root = place(Path(folder) / "class")
         for path in (root / "FashionMNIST" / "raw", root / "FashionMNIST", root, Path(folder)):
             path.chmod(0o555)
         try:
-            command = [sys.executable, "-c", READER, repr(SUMS), str(root), offline]
-            done = subprocess.run(command, capture_output=True, text=True)
-            assert done.stdout == "fashion_mnist\n", done.stderr
+            assert said(root) == "fashion_mnist\n"
             assert {path.name for path in raw(root).iterdir()} == set(ARCHIVES)
             raw(root).chmod(0o755)
             (raw(root) / IMAGES).unlink()
             raw(root).chmod(0o555)
-            done = subprocess.run(command, capture_output=True, text=True)
-            assert done.stdout.split()[-1] == "digits" and done.stdout.count("\n") == 2, done.stderr
+            assert (lines := said(root).splitlines())[-1].split()[-1] == "digits" and len(lines) == 2
         finally:
             for path in (Path(folder), root, root / "FashionMNIST", raw(root)):
                 path.chmod(0o755)
@@ -355,21 +362,28 @@ def test_a_flag_that_says_yes_means_yes(monkeypatch, yes):
     assert data.load().name == "digits" and budget(full=2, fast=1) == 1
 
 
-CHILD = """
-import sys
-from vitnb import _archives, data
-_archives.RESOURCES, _archives.MIRRORS = eval(sys.argv[1]), [sys.argv[2]]
-print("go", flush=True)
-d = data.load(root=sys.argv[3])
-print(d.name, len(d.train_images))
-"""
+def half(path: Path, content: bytes) -> None:
+    """Write to a slow disk."""
+    with path.open("wb") as file:
+        file.write(content[:100])
+        file.flush()
+        time.sleep(30)
 
 
-def child(mirror, root: Path, program: str = CHILD) -> subprocess.Popen:
-    command = [sys.executable, "-c", program, repr(SUMS), mirror.url, str(root)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def child(mirror, root: Path, slow_disk: bool = False) -> BaseProcess:
+    """Another process, which loads from there."""
+
+    def loads() -> None:
+        _archives.MIRRORS = [mirror.url]
+        Path.write_bytes = half if slow_disk else Path.write_bytes
+        assert is_fashion(data.load(root=root))
+
+    process = get_context("fork").Process(target=loads)
+    process.start()
+    return process
 
 
+@FORKS
 def test_two_processes_at_once_download_once(tmp_path, mirror, monkeypatch):
     use(monkeypatch, mirror)
     data.load(root=tmp_path / "alone")
@@ -378,34 +392,21 @@ def test_two_processes_at_once_download_once(tmp_path, mirror, monkeypatch):
     mirror.pause = 0.5
     children = [child(mirror, tmp_path / "both") for _ in range(2)]
     for process in children:
-        out, err = process.communicate(timeout=120)
-        assert out.split() == ["go", "fashion_mnist", "40"], err
+        process.join(120)
+        assert process.exitcode == 0
     assert sorted(mirror.sent) == alone
 
 
-SLOW_DISK = """
-import time
-from pathlib import Path
-
-def half(path, content):
-    with path.open("wb") as file:
-        file.write(content[:100])
-        file.flush()
-        time.sleep(30)
-
-Path.write_bytes = half
-"""
-
-
-@pytest.mark.parametrize("program", [CHILD, SLOW_DISK + CHILD], ids=["sent", "written"])
-def test_killed_in_the_middle_the_next_one_succeeds(tmp_path, mirror, monkeypatch, program):
-    mirror.pause = 30.0 if program is CHILD else 0.0
-    process = child(mirror, tmp_path, program)
+@FORKS
+@pytest.mark.parametrize("slow_disk", [False, True], ids=["sent", "written"])
+def test_killed_in_the_middle_the_next_one_succeeds(tmp_path, mirror, monkeypatch, slow_disk):
+    mirror.pause = 0.0 if slow_disk else 30.0
+    process = child(mirror, tmp_path, slow_disk)
     deadline = time.monotonic() + 120
-    while not (mirror.sent if program is CHILD else [*raw(tmp_path).glob(".*.part")]) and time.monotonic() < deadline:
+    while not ([*raw(tmp_path).glob(".*.part")] if slow_disk else mirror.sent) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.kill()
-    process.communicate()
+    process.join()
     assert mirror.sent == [IMAGES] and not any(raw(tmp_path).glob("*.gz"))
     mirror.pause = 0.0
     use(monkeypatch, mirror)

@@ -43,6 +43,13 @@ def train(name, dropout=0.0, batch=6, die=None):
     torch.save({{"model": model.state_dict(), "history": history.to_dict()}}, f"{{folder}}/{{name}}-{{rank}}.pt")
 """
 TWO = """
+steps, first = iter(range(7)), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+if rank == 0 and not first:
+    shutil.copy(f"{folder}/killed.pt", f"{folder}/left.pt")
+def die():
+    if next(steps, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+train("killed", die=die if rank == 1 and first else None)
 train("plain")
 train("dropout", dropout=0.5)
 runpy.run_path("chapter.py", run_name="__main__")
@@ -56,15 +63,6 @@ try:
 except ValueError as error:
     with open(f"{folder}/refused-{rank}.txt", "w") as file:
         file.write(str(error))
-"""
-KILLED = """
-steps, first = iter(range(7)), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-if rank == 0 and not first:
-    shutil.copy(f"{folder}/run.pt", f"{folder}/left.pt")
-def die():
-    if next(steps, None) is None:
-        os.kill(os.getpid(), signal.SIGKILL)
-train("run", die=die if rank == 1 and first else None)
 """
 
 
@@ -90,12 +88,13 @@ def torchrun(folder: Path, program: str, processes: int, restarts: int = 0) -> s
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory) -> Path:
-    """Two processes train, then run what the chapter on scale shows: the folder of their results."""
+    """Two processes train, one is killed, and torchrun starts both once more; then they run what the chapter shows."""
     folder = tmp_path_factory.mktemp("two")
     (folder / "chapter.py").write_text(chapters_program())
     block = block_of_chapter_13("from torch.distributed.fsdp import fully_shard")
     (folder / "sharded.py").write_text(SHARDED.format(block=block))
-    torchrun(folder, TWO, 2)
+    done = torchrun(folder, TWO, 2, restarts=1)
+    assert "exitcode: -9" in done.stderr
     return folder
 
 
@@ -103,14 +102,6 @@ def two(tmp_path_factory) -> Path:
 def three(tmp_path_factory) -> Path:
     """Three processes train, then are given a batch that they cannot share."""
     torchrun(folder := tmp_path_factory.mktemp("three"), THREE, 3)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory) -> Path:
-    """One of two processes is killed, and torchrun starts both once more."""
-    done = torchrun(folder := tmp_path_factory.mktemp("killed"), KILLED, 2, restarts=1)
-    assert "exitcode: -9" in done.stderr
     return folder
 
 
@@ -139,17 +130,17 @@ def test_several_processes_train_the_model_that_one_does(request, processes):
         assert_same_run(found, *alone())
 
 
-def test_a_killed_process_loses_nothing(killed):
-    for found in results(killed, "run"):
+def test_a_killed_process_loses_nothing(two):
+    for found in results(two, "killed"):
         assert_same_run(found, *alone())
 
 
-def test_a_run_goes_on_with_another_number_of_processes(killed):
+def test_a_run_goes_on_with_another_number_of_processes(two):
     """What lay on the disk after the kill, one process takes up."""
     torch.manual_seed(3)
     model = ViT(MODEL).double()
     steps = []
-    history = fit(model, random_images(), RECIPE, [lambda run: steps.append(run.step)], killed / "left.pt")
+    history = fit(model, random_images(), RECIPE, [lambda run: steps.append(run.step)], two / "left.pt")
     assert steps[0] > 1 and steps[-1] == 3 * (40 // 6)
     assert_same_run({"model": model.state_dict(), "history": history.to_dict()}, *alone())
 

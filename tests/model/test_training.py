@@ -1,14 +1,16 @@
 """vitnb.training: the loop computes what it says, stops where it must and goes on as if it had not."""
 
+import itertools
 import json
 import math
 import os
-import random
 import signal
-import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +19,7 @@ from torch import nn
 
 from experiments import decay
 from experiments._models import SMALL
-from vitnb import ViT, ViTConfig, data
+from vitnb import ViT, ViTConfig, data, training
 from vitnb.evaluation import evaluate, final_test, interval, looks
 from vitnb.progress import _line, draw_curves
 from vitnb.training import Batches, History, Recipe, Training, decay_groups, fit, make_optimizers, muon_matrices
@@ -400,72 +402,58 @@ def test_ctrl_c_finishes_the_step_saves_and_says_where(digits, tmp_path, capsys)
     assert same_weights(whole, parted)
 
 
-CHILD = """
-import sys, torch
-torch.set_num_threads(1)
-from vitnb import ViT, ViTConfig, data
-from vitnb.training import Recipe, fit
+def dies(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
 
-torch.manual_seed(0)
-model = ViT(ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1))
-d = data.load("digits").subset(160)
-say = [lambda run: print(run.step, flush=True)]
-while True:
-    line = sys.stdin.readline()  # the parent forks at each line
-    if not line: break
-    import os
-    pid = os.fork()
-    if pid == 0:
-        fit(model, d, Recipe(epochs=60, batch_size=16, seed=3), say, sys.argv[1], save_every=0.02)
-        torch.save(model.state_dict(), sys.argv[1] + ".weights")
-        print("done", flush=True)
-        os._exit(0)
-    print("pid", pid, flush=True)
-    os.waitpid(pid, 0)
-    print("ended", flush=True)
-"""
+
+def at_call(n: int, then: Callable, instead_of: Callable) -> Callable:
+    """A function that does as this one does, until the n-th call, which does something else."""
+    calls = itertools.count(1)
+    return lambda *given, **more: (then if next(calls) == n else instead_of)(*given, **more)
+
+
+def dies_with_half_a_file(state, file):
+    file.write(b"half")
+    file.flush()
+    dies()
+
+
+def dies_after_replacing(part, path, replace=os.replace):
+    replace(part, path)
+    dies()
+
+
+# Where a run is killed: what is patched there, and what it does at its third call.
+PLACES = {
+    "in a step": (ViT, "forward", dies),
+    "while it writes a checkpoint": (torch, "save", dies_with_half_a_file),
+    "when the checkpoint is written": (os, "replace", dies),
+    "when the checkpoint has its place": (os, "replace", dies_after_replacing),
+    "while it tests": (training, "evaluate", dies),
+}
+
+
+def killed(place: str, digits: data.Dataset, recipe: Recipe, path: Path) -> None:
+    """In a process of its own."""
+    owner, name, then = PLACES[place]
+    setattr(owner, name, at_call(1 if name == "evaluate" else 3, then, getattr(owner, name)))
+    fit(vit(), digits, recipe, checkpoint=path, save_every=0)
 
 
 @SIGNALS
-def test_killed_twenty_times_it_ends_with_the_same_weights(tmp_path):
-    """Each time another process goes on; forked from one parent, which has imported torch already."""
-    draw = random.Random(0)
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(tmp_path / "run.pt")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-    ) as parent:
-        kills, starts = 0, []
-        while True:
-            parent.stdin.write("go\n")
-            wait, seen, pid, done = draw.randint(5, 40), 0, None, False
-            for line in parent.stdout:
-                word = line.split()
-                if word[0] == "pid":
-                    pid = int(word[1])
-                elif word[0] == "ended":
-                    break
-                elif word[0] == "done":
-                    done = True
-                else:
-                    seen += 1
-                    starts += [int(word[0])] if seen == 1 else []
-                if pid and seen >= wait and kills < 20:
-                    os.kill(pid, signal.SIGKILL)
-                    kills, wait = kills + 1, math.inf
-            if done:
-                break
-        parent.stdin.close()
-    assert kills == 20 and len(starts) == 21
-    assert starts == sorted(starts) and starts[-1] > 20, "it went on, it did not begin again"
-
-    torch.manual_seed(0)
-    whole = ViT(TINY)
-    fit(whole, data.load("digits").subset(160), Recipe(epochs=60, batch_size=16, seed=3))
-    parted = torch.load(tmp_path / "run.pt.weights", weights_only=True)
-    assert all(torch.equal(value, parted[name]) for name, value in whole.state_dict().items())
+def test_killed_at_any_place_it_ends_with_the_same_weights(digits, tmp_path):
+    """Each time another process goes on, from where the one before was killed."""
+    recipe, path, starts = Recipe(epochs=3, batch_size=16, seed=3), tmp_path / "run.pt", []
+    for place in PLACES:
+        process = get_context("fork").Process(target=killed, args=(place, digits, recipe, path))
+        process.start(), process.join(60)
+        assert process.exitcode == -signal.SIGKILL, place
+        starts.append(torch.load(path, weights_only=True)["step"])
+    assert starts == [2, 4, 6, 9, 9], "it went on, it did not begin again"
+    whole, parted = vit(), vit()
+    fit(whole, digits, recipe)
+    fit(parted, digits, recipe, [lambda run: starts.append(run.step)], path)
+    assert starts[5:] == list(range(10, 31)) and same_weights(whole, parted)
 
 
 def test_a_state_makes_a_history_again(digits):

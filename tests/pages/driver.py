@@ -69,7 +69,8 @@ def touch(element, x, y):
     element.tap(position={"x": x * box["width"], "y": y * box["height"]})
 
 
-# The thousands of pieces of a chapter's code share a few looks. One of each stays; the others become plain text.
+# The thousands of pieces of a page's text share a few looks, and of each look one is measured: the other pieces of
+# code become plain text, other sentences are marked. What is drawn, or stands over something else, is all measured.
 ALIKE = """() => {
   const seen = new Set(), around = new Map([[null, ""]]);
   const behind = (element) => {
@@ -80,15 +81,20 @@ ALIKE = """() => {
     }
     return around.get(element);
   };
-  const pieces = [...document.querySelectorAll("pre *")].filter(
-    (piece) => !piece.children.length && !piece.closest(".live-figure"));
-  const alike = pieces.filter((piece) => {
+  const known = (piece) => {
     const { color, fontSize, fontWeight, visibility } = getComputedStyle(piece);
     const look = [color, fontSize, fontWeight, visibility, behind(piece)].join();
     return seen.has(look) || !seen.add(look);
-  });
-  for (const piece of alike) piece.replaceWith(...piece.childNodes);
+  };
+  const pieces = [...document.querySelectorAll("pre *")].filter(
+    (piece) => !piece.children.length && !piece.closest(".live-figure"));
+  for (const piece of pieces.filter(known)) piece.replaceWith(...piece.childNodes);
+  const texts = [...document.querySelectorAll("article *")].filter(
+    (piece) => !piece.closest(".live-figure, svg, pre *") && getComputedStyle(piece).position === "static"
+      && [...piece.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim()));
+  for (const piece of texts) piece.toggleAttribute("data-alike", known(piece));
 }"""
+MEASURED = "axe.configure({ rules: [{ id: 'color-contrast', selector: ':not([data-alike])' }] })"
 # Style sheets, which axe would fetch once more, are asked for by no rule that is on.
 OPTIONS = DEFAULT_OPTIONS | {"preload": {"assets": ["media"]}}
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
@@ -99,6 +105,7 @@ def assert_sound(page, part=".live-figure", colours_only=False):
     page.evaluate(ALIKE)
     if page.evaluate("typeof axe === 'undefined'"):
         page.evaluate(Axe().axe_script)
+        page.evaluate(MEASURED)
     asked = [part and {"include": [part]}, OPTIONS | (COLOURS if colours_only else {})]
     results = AxeResults(page.evaluate("([part, options]) => axe.run(part ?? document, options)", asked))
     assert results.violations_count == 0, results.generate_report()
