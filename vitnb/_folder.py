@@ -103,7 +103,7 @@ def _eight_bits(image: Any) -> Any:
 
 
 def storage(shape: tuple[int, ...], memory: int) -> Tensor:
-    """Zeros of uint8: in memory, or beyond so many bytes in a file that the system reads page by page and forgets."""
+    """Zeros of uint8: in memory, or beyond `memory` bytes in a file of which the system keeps what is in use."""
     size = int(np.prod(shape))
     if size <= memory:
         return torch.zeros(shape, dtype=torch.uint8)

@@ -161,7 +161,7 @@ def folder(
     is transparent becomes white. Files that cannot be read are named in one line
     and left out. A share of the photos is set aside to validate on, chosen by
     their bytes: the same ones on every machine, and copies never on both sides.
-    Beyond so many bytes of memory the pixels lie in a temporary file, of which
+    Beyond `memory` bytes the pixels lie in a temporary file, of which
     the system keeps in memory what is in use.
 
     Raises: FileNotFoundError if path is no folder; ValueError or TypeError for another argument that cannot

@@ -221,7 +221,7 @@ class ViT(nn.Module):
         return out
 
     def with_head(self, num_classes: int) -> "ViT":
-        """A copy with a new head for so many classes, initialised; 0 leaves the head out.
+        """A copy with a new head for num_classes classes, initialised; 0 leaves the head out.
 
         Raises: ValueError or TypeError for a number that is none.
         """

@@ -102,12 +102,12 @@ def finding(clothes, digits, said):
 
 
 SMALL, LARGE = [0.05, 0.06, 0.07], [0.2, 0.21, 0.22]
-SPREAD = [0.05, 0.09, 0.13], [0.06, 0.1, 0.16]
-RIGHT["2.4"] += [finding(SMALL, LARGE, "digits"), finding(*SPREAD, "not shown")]
+FAR_APART = [0.05, 0.09, 0.13], [0.06, 0.1, 0.16]
+RIGHT["2.4"] += [finding(SMALL, LARGE, "digits"), finding(*FAR_APART, "not shown")]
 RIGHT["2.4"] += [lambda: [torch.tensor([*LARGE, 0.2]), tuple(SMALL), "clothes"]]
 WRONG["2.4"] |= {
     "does not contain 0: you may say more": finding(SMALL, LARGE, "not shown"),
-    "The interval contains 0: chance alone": finding(*SPREAD, "digits"),
+    "The interval contains 0: chance alone": finding(*FAR_APART, "digits"),
     "You name the data set that gains less": finding(SMALL, LARGE, "clothes"),
     "Expected one of 'clothes', 'digits', 'not shown' as the verdict, got 'both'": finding(SMALL, LARGE, "both"),
     "2 gains on clothes: an interval needs three seeds": finding([0.1, 0.2], LARGE, "digits"),

@@ -309,7 +309,7 @@ RIGHT["12.4"] += [lambda: (7, (["cut", SIX["count"]],))]
 RIGHT["12.4"] += [lambda: (3, [("pool", SIX["cls"], ...)])]  # a third part, a fix, is not judged
 
 
-def shaken(model):
+def perturbed(model):
     model = copy.deepcopy(model).eval()
     for p in model.parameters():
         p.data = 0.3 * torch.randn(p.shape)
@@ -322,9 +322,9 @@ def keeps_to_pre_norm(model):
 
 def equals_a_right_model(model):
     """It needs no diagnosis: a right model of this config, with the same weights, has the same logits."""
-    model, theirs, images = shaken(model), ViT(model.config).eval(), images_for(model, 3)
-    sizes, wanted = ({name: p.shape for name, p in m.named_parameters()} for m in (model, theirs))
-    if sizes != wanted:
+    model, theirs, images = perturbed(model), ViT(model.config).eval(), images_for(model, 3)
+    sizes, expected = ({name: p.shape for name, p in m.named_parameters()} for m in (model, theirs))
+    if sizes != expected:
         return False
     theirs.load_state_dict(model.state_dict())
     return torch.allclose(model(images), theirs(images), rtol=1e-4, atol=1e-4)
@@ -335,7 +335,7 @@ def with_sizes_of_the_chapter(model):
 
 
 def with_sizes_of_the_models(model):
-    return keeps_to_pre_norm(model) and not shaken(model)(torch.randn(2, 1, 28, 28)).isnan().any()
+    return keeps_to_pre_norm(model) and not perturbed(model)(torch.randn(2, 1, 28, 28)).isnan().any()
 
 
 RIGHT["12.4"] += [finding(14, "wire", keeps_to_pre_norm)]

@@ -97,7 +97,7 @@ class Asked(Watch):
     def __exit__(self, *error: Any) -> None:
         self.hook.remove()
 
-    def hear(self, result: Any) -> None:
+    def note(self, result: Any) -> None:
         """Keep a test's verdict, or what is wrong with it."""
         try:
             self.said = self._as_a_verdict(result) if isinstance(result, Wrong) else yes_or_no(result)
@@ -244,7 +244,7 @@ Exercise(
     "Attention treats its tokens as a set: when they change places, what do the outputs do? Or compare with a layer of "
     "torch that has the same weights. Work on a copy of the model, and leave room for rounding.",
     cases=_shown,
-    judge=lambda result, one, trial: one.hear(result),
+    judge=lambda result, one, trial: one.note(result),
     overall=_not_there_yet,
     given=lambda one, trial: (one.model,),
     watch=lambda one, trial: one,
@@ -419,7 +419,7 @@ def _attended(block: nn.Module, x: Tensor, scale: bool, merge: bool) -> Tensor:
     return block.proj((x.transpose(1, 2) if merge else x).reshape(B, T, D))
 
 
-def _mended(block: nn.Module, x: Tensor, scale: bool = True, merge: bool = True, stream: bool = True) -> Tensor:
+def _partly_fixed(block: nn.Module, x: Tensor, scale: bool = True, merge: bool = True, stream: bool = True) -> Tensor:
     """MyBlock with some of its three faults fixed."""
     normed = block.norm1(x)
     x = (x if stream else normed) + _attended(block, normed, scale, merge)
@@ -507,7 +507,7 @@ def _reference(block: nn.Module, D: int, h: int) -> nn.Module:
 def _what_is_left(block: nn.Module, x: Tensor, result: Tensor, right: Tensor) -> str:
     for left in (left for n in FIXED for left in combinations(LOOK, n)):
         try:
-            known = close(result, _mended(block, x, **{name: name not in left for name in LOOK}), 1e-4)
+            known = close(result, _partly_fixed(block, x, **{name: name not in left for name in LOOK}), 1e-4)
         except Exception:  # the block may have lost what this computation needs
             known = False
         if known:
@@ -624,9 +624,9 @@ def _not_seen(fault: str, test: Callable) -> Generator[tuple, Any, str]:
     for one in trial.in_any_order():
         try:
             with one:
-                one.hear((yield test, one.model))
+                one.note((yield test, one.model))
         except Wrong as wrong:
-            one.hear(wrong)
+            one.note(wrong)
     reason, others = _too_weak_or_strong(trial, _silent(fault)), trial.of("other")
     if not reason and all(one.said is False for one in others):
         return (
