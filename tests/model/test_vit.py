@@ -56,6 +56,8 @@ def test_every_combination_learns_sixteen_images(norm, pos_embed, pool, stem):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        if loss.item() < 0.1:
+            break
     assert loss.item() < 0.1
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
 

@@ -44,6 +44,8 @@ def script(name):
 
 def test_a_small_trial_of_the_gpu_run_stores_nothing(monkeypatch, capsys):
     monkeypatch.setenv("VITNB_FAST", "1")
+    here = script("best").THIS
+    monkeypatch.setattr(here, "model", replace(here.model, depth=1))  # the whole one takes half a minute
     monkeypatch.setattr("experiments.best.clothes", lambda: load("digits"))
     monkeypatch.setattr("experiments.best.validated", lambda: load("digits").hold_out(300))
     monkeypatch.setattr("sys.argv", ["experiments", "best"])
