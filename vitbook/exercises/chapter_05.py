@@ -237,6 +237,7 @@ def wired(kind: type[nn.Module]) -> Callable:
 
     def wire_up(norm1: Callable, attention: Callable, norm2: Callable, mlp: Callable) -> Callable:
         parts = SimpleNamespace(norm1=norm1, attention=attention, norm2=norm2, mlp=mlp)
+        parts.ls1 = parts.ls2 = nn.Identity()
         return lambda x: kind.forward(parts, x)
 
     return wire_up
