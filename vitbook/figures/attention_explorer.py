@@ -130,7 +130,8 @@ class AttentionExplorer(Figure):
             line[0].set_ylabel(name if len(axes) > 1 else f"token {self.token}")
             for head, axis in enumerate(line[1:]):
                 grid = heads[head, self.prefix :].reshape(rows, cols)
-                axis.imshow(grid, cmap="Blues", vmin=0, vmax=min(6 / self.sizes[2], 1))
+                full = min(6 / self.sizes[2], 1)  # the still's own: in the page it is FULL of attention_explorer.js
+                axis.imshow(grid, cmap="Blues", vmin=0, vmax=full)
             for axis in line:
                 axis.set(xticks=[], yticks=[])
         return figure
