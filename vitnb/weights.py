@@ -355,10 +355,12 @@ def load(path: str | os.PathLike) -> ViT:
     try:
         values = dict(json.loads(written))
         if newer := values.keys() - {field.name for field in fields(ViTConfig)}:
-            raise ValueError(f"{min(newer)}={values[min(newer)]!r} is unknown to this vitnb: use a newer one")
+            raise ValueError(f"{min(newer)}={values[min(newer)]!r} is unknown here, so it is a newer one's")
         config = ViTConfig(**values)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"path {path} holds a config that is none here: {error}") from error
+        raise ValueError(
+            f"path {path} holds a config that is none here ({error}): use the vitnb that saved it"
+        ) from error
     try:
         return _filled(_empty(config), unwrapped(tensors), training=False)
     except ValueError as error:
