@@ -31,7 +31,7 @@ class LayerScale(nn.Module):
     """Scale each feature of a branch by a learned factor: with a small initial one, a block begins as the identity.
 
     Shapes: tokens (B, T, D) -> tokens (B, T, D).
-    Source: Touvron et al. 2021b, section 3.
+    Source: Touvron et al. 2021, "Going deeper with image transformers".
     """
 
     def __init__(self, embed_dim: int, init_values: float = 1e-5):

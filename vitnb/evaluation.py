@@ -47,21 +47,21 @@ def evaluate(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int |
     Raises: TypeError for uint8 images; ValueError for none, for pixels from 0 to 255, or another number of labels.
     """
     normalised("images", images)
+    return _judged(model, images.split(_batch(images, labels, batch_size)), labels)
+
+
+def evaluate_held_out(model: nn.Module, data: Dataset) -> Evaluation:
+    """Evaluate a model on the test images of a Dataset, or its validation images, normalised batch by batch."""
+    parts = data.test_images.split(_batch(data.test_images, data.test_labels))
+    return _judged(model, map(data.normalize, parts), data.test_labels)
+
+
+def _batch(images: Tensor, labels: Tensor, batch_size: int | None = None) -> int:
     if len(images) == 0 or len(images) != len(labels):
         raise ValueError(
             f"images and labels must be equally many and at least 1, got {len(images)} and {len(labels)}: "
             "use one label for each image, and at least one image"
         )
-    return _judged(model, images.split(_batch(images, batch_size)), labels)
-
-
-def evaluate_held_out(model: nn.Module, data: Dataset) -> Evaluation:
-    """Evaluate a model on the test images of a Dataset, or its validation images, normalised batch by batch."""
-    parts = data.test_images.split(_batch(data.test_images))
-    return _judged(model, map(data.normalize, parts), data.test_labels)
-
-
-def _batch(images: Tensor, batch_size: int | None = None) -> int:
     if batch_size is None:
         return max(1, min(1000, 4_000_000 // images[0, 0].numel()))
     return positive_int("batch_size", batch_size)

@@ -37,7 +37,7 @@ class Registers(nn.Module):
     """Learned vectors that join the tokens, attend and are attended to, and are read by no pooling.
 
     Shapes: tokens (B, N, D) -> (B, R + N, D).
-    Source: Darcet et al. 2024, section 2.2.
+    Source: Darcet et al. 2024.
     """
 
     def __init__(self, reg_tokens: int, embed_dim: int):

@@ -225,9 +225,10 @@ class ViT(nn.Module):
 
         Raises: ValueError or TypeError for a number that is none.
         """
+        config = replace(self.config, num_classes=num_classes)
         model = deepcopy(self)
-        model.config = replace(self.config, num_classes=num_classes)
-        model.head = _head(model.config).to(next(self.parameters()))
+        model.config = config
+        model.head = _head(config).to(next(self.parameters()))
         initialise_head(model.head)
         return model
 
@@ -255,8 +256,9 @@ class ViT(nn.Module):
         Raises: ValueError for the weights of another library, with the function that converts them.
         """
         state = unwrapped(state_dict)
+        foreign = state.keys() - self.state_dict().keys()  # a subclass may have parts of such names itself
         for part, (library, function) in FOREIGN.items():
-            if any(part in name for name in state):
+            if any(part in name for name in foreign):
                 raise ValueError(
                     f"state_dict has the names of {library}, got {part}: load it into a model of {library}, "
                     f"then use vitnb.weights.{function}(model)"

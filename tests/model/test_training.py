@@ -263,6 +263,12 @@ def test_each_part_has_its_learning_rate_and_what_is_frozen_stays(digits):
     assert max(moved["patch_embed"]) == 0 < max(moved["positions"]) < max(moved["blocks"]) < max(moved["head"])
 
 
+def test_without_test_images_the_final_test_says_what_it_needs(digits):
+    none = replace(digits, test_images=digits.test_images[:0], test_labels=digits.test_labels[:0])
+    with pytest.raises(ValueError, match="at least 1, got 0 and 0"):
+        final_test(vit(), none)
+
+
 @pytest.mark.parametrize(
     "parts, word", [({"tail": 1e-3}, "'tail'.*'blocks', 'head'"), ({"patch_embed": 1e-3}, "nothing is trained")]
 )

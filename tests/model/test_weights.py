@@ -153,6 +153,18 @@ def test_a_state_dict_of_a_library_names_what_converts_it(build, function):
         ViT(ViTConfig()).load_state_dict(ViT(ViTConfig()))
 
 
+def test_a_subclass_may_have_parts_of_a_librarys_names():
+    class Own(ViT):
+        def __init__(self, config):
+            super().__init__(config)
+            self.attn = torch.nn.ModuleDict({"qkv": torch.nn.Linear(2, 2)})
+            self.more = torch.nn.ModuleDict({"attn": torch.nn.ModuleDict({"qkv": torch.nn.Linear(2, 2)})})
+
+    one, other = Own(ViTConfig(depth=1)), Own(ViTConfig(depth=1))
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one.more["attn"]["qkv"].weight, other.more["attn"]["qkv"].weight)
+
+
 def test_a_file_of_a_newer_version_says_what_is_new(tmp_path):
     model, path = ViT(ViTConfig(depth=1)), tmp_path / "m.safetensors"
     config = {**model.config.to_dict(), "rope": 100}
