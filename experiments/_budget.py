@@ -1,6 +1,5 @@
 """Trainings for equal seconds: steps are clocked first, and each arm takes as many as its time holds."""
 
-import math
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -103,6 +102,8 @@ def timed_trial(job: tuple[Arm, int, str]) -> dict:
             "train_accuracy": round(history.train_accuracy[-1], 4),
             "seconds": round(history.cpu_seconds, 1),
             "images": history.images,
+            "distinct_images": min(history.images, len(part.train_labels)),
+            "epochs": round(epochs, 3),
         }
         print(f"{name}: {found}", flush=True)
         with replacing(path) as file:
@@ -110,20 +111,11 @@ def timed_trial(job: tuple[Arm, int, str]) -> dict:
     return torch.load(path, weights_only=True)
 
 
-def drawn(arm: Arm, steps: int, data: Dataset) -> tuple[Dataset, int]:
-    """Images and epochs for a number of steps: with ten epochs or more all images, else as many as come out even.
-
-    Up to a twentieth of an epoch is left out, as it is not worth one more epoch of fewer images.
-    """
-    batch = arm.recipe.batch_size
+def drawn(arm: Arm, steps: int, data: Dataset) -> tuple[Dataset, float]:
+    """The images that every arm of a seed draws from, whatever its steps, and these steps in epochs."""
     order = torch.randperm(len(data.train_labels), generator=torch.Generator().manual_seed(arm.recipe.seed))
     order = order[: arm.images]
-    in_epoch = len(order) // batch
-    if steps >= 10 * in_epoch:
-        epochs = round(steps / in_epoch)
-    else:
-        epochs = max(1, math.ceil(steps / in_epoch - 0.05))
-        order = order[: steps // epochs * batch]
+    epochs = steps / (len(order) // arm.recipe.batch_size)
     return replace(data, train_images=data.train_images[order], train_labels=data.train_labels[order]), epochs
 
 

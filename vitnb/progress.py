@@ -66,13 +66,13 @@ def draw_curves(run: Training) -> bytes:
     left, right = figure.subplots(1, 2)
     steps, losses = _smooth(history.losses)
     left.plot(steps, losses, color=BLUE, label="training")
-    ends = [run.steps_per_epoch * (epoch + 1) for epoch in range(len(history.test_loss))]
+    ends = [min(run.steps_per_epoch * (epoch + 1), run.steps) for epoch in range(len(history.test_loss))]
     left.plot(ends, history.test_loss, "o-", color=ORANGE, markersize=3, label=held_out)
     left.set(xlabel="step", ylabel="loss", xlim=(0, run.steps * 1.02))
     left.legend(frameon=False, loc="upper right")
     for name, values, color in (("training", history.train_accuracy, BLUE), (held_out, history.test_accuracy, ORANGE)):
         right.plot(range(1, len(values) + 1), [100 * v for v in values], "o-", color=color, markersize=3, label=name)
-    right.set(xlabel="epoch", ylabel="accuracy (%)", xlim=(0.5, run.recipe.epochs + 0.5))
+    right.set(xlabel="epoch", ylabel="accuracy (%)", xlim=(0.5, run.epochs + 0.5))
     right.legend(frameon=False, loc="lower right")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
@@ -86,7 +86,7 @@ def in_notebook() -> bool:
 
 
 def _line(run: Training) -> str:
-    parts = [f"epoch {run.epoch}/{run.recipe.epochs}", f"step {run.step}/{run.steps}", f"loss {run.loss:.3f}"]
+    parts = [f"epoch {run.epoch}/{run.epochs}", f"step {run.step}/{run.steps}", f"loss {run.loss:.3f}"]
     if run.history.test_accuracy:
         parts.append(f"{run.data.held_out} accuracy {100 * run.history.test_accuracy[-1]:.1f} %")
     return ", ".join(parts)

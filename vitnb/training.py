@@ -36,7 +36,7 @@ class Recipe:
     Raises: ValueError or TypeError for a value that no training can have.
     """
 
-    epochs: int = 20
+    epochs: float = 20  # 2.5 are two, and half of the images once more
     batch_size: int = 128
     lr: float = 3e-3  # the highest, reached after the warm-up
     betas: tuple[float, float] = (0.9, 0.99)  # 0.999 remembers 1,000 steps: too long for a short run
@@ -54,8 +54,9 @@ class Recipe:
     lr_by_part: Mapping[str, float] | None = None  # {"head": 1e-3}: the highest of parameters whose names begin so
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            positive_int(name, getattr(self, name))
+        positive_int("batch_size", self.batch_size)
+        epochs = positive_float("epochs", self.epochs)
+        object.__setattr__(self, "epochs", int(epochs) if epochs.is_integer() else epochs)
         positive_float("lr", self.lr)
         for part, lr in (self.lr_by_part or {}).items():
             positive_float(f"lr_by_part[{part!r}]", lr)
@@ -234,7 +235,7 @@ class Training:
     """A training under way: what fit takes from step to step and a callback sees.
 
     To be read: model, data, recipe; step of steps, epoch (from 1) of
-    recipe.epochs; lr; loss and history (looking at these two makes a GPU wait).
+    epochs; lr; loss and history (looking at these two makes a GPU wait).
     """
 
     def __init__(self, model: nn.Module, data: Dataset, recipe: Recipe):
@@ -245,7 +246,8 @@ class Training:
         self.parallel = distributed.data_parallel(model, self.device)  # the model itself, if there is one process
         self.half = recipe.autocast and self.device.type == "cuda"
         self.steps_per_epoch = self.batches.per_epoch
-        self.steps = recipe.epochs * self.steps_per_epoch
+        self.steps = max(1, round(recipe.epochs * self.steps_per_epoch))
+        self.epochs = math.ceil(recipe.epochs)  # the last of them may be a part
         self.step = 0
         self.optimizers = make_optimizers(model, recipe)
         self._history = History()
@@ -262,8 +264,8 @@ class Training:
 
     @property
     def epoch_ends(self) -> bool:
-        """Whether the step that was taken last is the last one of its epoch."""
-        return self.step % self.steps_per_epoch == 0
+        """Whether the step that was taken last is the last one of its epoch, or of the training."""
+        return self.step % self.steps_per_epoch == 0 or self.finished
 
     @property
     def lr(self) -> float:
@@ -333,7 +335,7 @@ class Training:
 
     def _end_epoch(self) -> None:
         """Sum the epoch up, and test the model."""
-        history, n = self._history, self.steps_per_epoch
+        history, n = self._history, (self.step - 1) % self.steps_per_epoch + 1
         history.train_loss.append(sum(history.losses[-n:]) / n)
         history.train_accuracy.append(self._correct.item() / (n * self.recipe.batch_size))
         self._correct.zero_()

@@ -233,6 +233,22 @@ def test_schedule():
     assert Recipe().lr_at(0, 1) > 0
 
 
+@pytest.mark.parametrize("epochs, steps", [(2.5, 12), (0.4, 2), (0.01, 1), (3, 15)])
+def test_the_last_epoch_may_be_a_part(digits, tmp_path, epochs, steps):
+    recipe, path = Recipe(epochs=epochs, batch_size=len(digits.train_labels) // 5), tmp_path / "run.pt"
+    whole = vit()
+    history = fit(whole, digits, recipe)
+    assert len(history.losses) == steps and len(history.test_accuracy) == math.ceil(epochs) == len(history.train_loss)
+    last = (steps - 1) % 5 + 1
+    assert history.train_loss[-1] == pytest.approx(sum(history.losses[-last:]) / last)
+    assert 0 <= history.train_accuracy[-1] <= 1 and history.lrs[-1] < recipe.lr
+    with pytest.raises(Stop):
+        fit(vit(), digits, recipe, [stop_at(max(1, steps - 1))], path, save_every=0)
+    parted = vit(seed=7)
+    fit(parted, digits, recipe, checkpoint=path)
+    assert same_weights(whole, parted) and Recipe(epochs=2.0).epochs == 2 and repr(Recipe(epochs=2.0).epochs) == "2"
+
+
 def test_only_matrices_decay():
     model = vit(replace(TINY, patch_size=7))
     decayed, rest = decay_groups(model, 0.05)
