@@ -1,0 +1,688 @@
+"""Tests that see inside a pass: what a token is, what attends to what, what skips, what is read."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from vitnb.examine._exam import Exam, Grid, difference
+from vitnb.examine._findings import Finding, finding
+from vitnb.examine._structure import (
+    BENDS,
+    NORMS,
+    Attention,
+    Branch,
+    Structure,
+    activation_between,
+    aligned,
+    computed,
+    input_of,
+    is_softmax,
+    is_weighted,
+    operand_of,
+    through,
+    without_bias,
+)
+from vitnb.examine._trace import FACTORS, Node, base, same, trace, unscaled
+
+NEAR = 1e-3
+
+
+# From pixels to patches --------------------------------------------------------------------------
+
+
+class Tokens:
+    """The tokens that the first attention reads, as a function of the image; the passes stop there."""
+
+    def __init__(self, exam: Exam):
+        s = exam.structure
+        node = s.first_read
+        norm = s.norm_of(node)
+        if norm and norm.over != "features" and s.rows(norm.before) is not None:
+            node = norm.before
+        self._model, self._node, self._shape = exam.perturbed, node, (s.tokens, s.width)
+        self._rows, self.here = s.rows, exam.images(1, 9)
+        self._values = self._one(self.here)
+        self._many = self._in_batches(s)
+        self._alike = self._values if self._many is None else self._batch(self.here)
+
+    def _one(self, image: Tensor) -> Tensor:
+        return self._rows(trace(self._model, image, stop=self._node.call).nodes[self._node.index])  # (T, D)
+
+    def _in_batches(self, s: Structure) -> Node | None:
+        """The node of the same tokens in a pass over many images, if that pass is alike."""
+        B = next(n for n in (31, 37, 41) if n not in self._shape)
+        try:
+            nodes = computed(trace(self._model, self.here.repeat(B, 1, 1, 1)).nodes)
+        except Exception:  # not every model takes any number of images
+            return None
+        here = computed(s.nodes)
+        if [n.op for n in nodes] != [n.op for n in here] or self._node not in here:
+            return None
+        node = nodes[here.index(self._node)]
+        tokens = aligned(node.out, *self._shape)
+        return node if tokens is not None and same(tokens[0], self._values) else None
+
+    def changes(self, places: list[tuple]) -> Tensor:
+        """How much each token changes, in standard deviations, where pixels do, for each place: (P, T)."""
+        images = self.here.repeat(len(places), 1, 1, 1)
+        for n, place in enumerate(places):
+            noise = torch.randn(images[n][place].shape, generator=torch.Generator().manual_seed(5))
+            images[n][place] += 2.0 * noise
+        if self._many is None:
+            values, here = torch.stack([self._one(image[None]) for image in images]), self._values
+        else:
+            parts = images.split(len(self._alike))
+            values = torch.cat([self._batch(part)[: len(part)] for part in parts])
+            here = torch.cat([self._alike[: len(part)] for part in parts])  # each image at its place in the batch
+        return (values - here).abs().amax(-1) / self._values.std()
+
+    def _batch(self, images: Tensor) -> Tensor:
+        B = self._many.out.numel() // self._values.numel()
+        full = torch.cat([images, self.here.repeat(B - len(images), 1, 1, 1)])
+        node = trace(self._model, full, stop=self._many.call).nodes[self._many.index]
+        return aligned(node.out, *self._shape)  # (B, T, D)
+
+    def touched(self, places: list[tuple]) -> list[frozenset[int]]:
+        return [frozenset((change > 1e-4).nonzero().flatten().tolist()) for change in self.changes(places)]
+
+
+def cut(exam: Exam) -> Iterator[Finding]:
+    """Perturb rows, columns, channels and single pixels of the image; see which tokens change."""
+    tokens = Tokens(exam)
+    C, H, W = exam.image
+    step, every = max(1, min(H, W) // 64), slice(None)
+    rows = tokens.touched([(every, h) for h in range(0, H, step)])
+    columns = tokens.touched([(every, every, w) for w in range(0, W, step)])
+    patches = frozenset().union(*rows)
+    if not patches:
+        return
+    exam.patch_tokens = patches
+    heights, widths = _stripes(rows), _stripes(columns)
+    middle = H // 2 // step
+    split = C > 1 and any(touched != rows[middle] for touched in tokens.touched([(c, middle * step) for c in range(C)]))
+    cells = [[row & column for column in (widths or [])] for row in (heights or [])]
+    if heights and widths and not split and all(len(cell) == 1 for row in cells for cell in row):
+        grid = Grid((H // len(heights), W // len(widths)), [[min(cell) for cell in row] for row in cells])
+        yield from _rectangles(exam, grid)
+    else:
+        yield from _no_rectangles(exam, tokens, len(patches), split)
+
+
+def _stripes(touched: list[frozenset[int]]) -> list[frozenset[int]] | None:
+    """The sets of tokens of neighbouring rows, if they come in equal runs and share no token; a border may touch none."""
+    while touched and not touched[-1]:
+        touched = touched[:-1]
+    runs = [touched[0]] + [after for before, after in pairwise(touched) if after != before]
+    apart = sum(map(len, runs)) == len(frozenset().union(*runs)) and len(set(runs)) == len(runs)
+    lengths = [sum(t == run for t in touched) for run in runs]
+    inner = lengths[1:-1] or lengths  # a padded image has smaller patches at its sides
+    even = len(set(inner)) == 1 and max(lengths) == inner[0]
+    return runs if apart and even and all(runs) else None
+
+
+def _rectangles(exam: Exam, grid: Grid) -> Iterator[Finding]:
+    C, H, W = exam.image
+    height, width = grid.sides
+    order = [token for row in grid.tokens for token in row]
+    if grid.number == 1:
+        yield finding("one patch", f"One token holds all {H} x {W} pixels.", 1)
+    elif (height == H or width == W) and H == W and min(H // height, W // width) == 1:
+        yield finding("cut", f"A token holds a strip of {height} x {width} pixels.", grid.number)
+    elif order != sorted(order):
+        yield finding("order", f"The first tokens of the first row are {order[:4]}.")
+    exam.grid = grid if grid.number > 1 and H % height == 0 == W % width else None
+
+
+def _no_rectangles(exam: Exam, tokens: Tokens, N: int, split: bool) -> Iterator[Finding]:
+    """Tell patches that overlap, where a pixel matters most to a token nearby, from scrambled ones."""
+    C, H, W = exam.image
+    gh = min(_divisors(N), key=lambda n: abs(math.log(n * n * W / (N * H))))
+    gw, first = N // gh, min(exam.patch_tokens)
+    chance = torch.Generator().manual_seed(6)
+    near, reach = 0, 0
+    pixels = [tuple(int(torch.randint(side, (), generator=chance)) for side in (H, W)) for _ in range(24)]
+    for (h, w), change in zip(pixels, tokens.changes([(slice(None), *pixel) for pixel in pixels]), strict=True):
+        reach = max(reach, int((change > 1e-4).sum()))
+        most = int(change.argmax()) - first
+        near += abs(most // gw + 0.5 - (h + 0.5) * gh / H) <= 1.5 and abs(most % gw + 0.5 - (w + 0.5) * gw / W) <= 1.5
+    if near >= 18 and N >= 4 and not split and reach > 1:
+        yield finding("overlap", f"One pixel reaches up to {reach} of {N} tokens, mostly near it.", reach)
+    elif split and reach <= C:
+        yield finding("cut", "The channels of one pixel go to different tokens.", reach)
+    elif reach > 1:
+        yield finding("cut", f"One pixel reaches up to {reach} of {N} tokens, {24 - near} of 24 times mostly one far away.", reach)
+    else:
+        yield finding("cut", "Each pixel is in one token, but a token's pixels are no rectangle of the image.", reach)
+
+
+def _divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+# Positions ---------------------------------------------------------------------------------------
+
+
+def positions(exam: Exam) -> Iterator[Finding]:
+    """Shuffle the patches: the logits must change; the vectors that are added must differ."""
+    if "blind" in exam.codes or exam.grid is None or exam.grid.number < 4:
+        return
+    images = exam.images(1)
+    shuffled = _shuffled(images, exam.grid)
+    off = exam.moved(exam.logits(shuffled), exam.logits(images))
+    equal = _equal_positions(exam)
+    if off < NEAR:
+        how = " All places share one vector." if equal else ""
+        yield finding("no positions", f"Shuffling the patches changes the logits by {off:.1g} sd.{how}", off)
+    elif equal:
+        yield finding("equal positions", f"{equal} of {exam.grid.number} places have a vector that another place has.", equal)
+    else:
+        as_built = difference(exam.logits(shuffled, exam.model), exam.logits(images, exam.model))
+        if as_built < NEAR:
+            yield finding("zero positions", f"As built, shuffling the patches changes the logits by {as_built:.1g} sd.")
+
+
+def _shuffled(images: Tensor, grid: Grid) -> Tensor:
+    (ph, pw), (B, C, H, W) = grid.sides, images.shape
+    gh, gw = H // ph, W // pw
+    inner = images[..., : gh * ph, : gw * pw]
+    patches = inner.reshape(B, C, gh, ph, gw, pw).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # (B, N, C, p, p)
+    order = torch.randperm(gh * gw, generator=torch.Generator().manual_seed(4))
+    patches = patches[:, order].reshape(B, gh, gw, C, ph, pw).permute(0, 3, 1, 4, 2, 5)
+    out = images.clone()
+    out[..., : gh * ph, : gw * pw] = patches.reshape(inner.shape)
+    return out
+
+
+def _equal_positions(exam: Exam) -> int:
+    """How many patches have a position vector that another one has; 0 where no table is added."""
+    T, D = exam.structure.tokens, exam.structure.width
+    total, patches = torch.zeros(T, D, dtype=torch.float64), sorted(exam.patch_tokens)
+    found = False
+    for node in exam.structure.nodes[: exam.structure.first_read.index]:
+        tables = [p.flat for p in node.parents if not p.image] if node.op == "add" and len(node.parents) == 2 else []
+        for table in tables:
+            if table.ndim == 2 and table.shape[1] == D and node.flat.shape == table.shape:
+                rows = patches if len(table) == T else [t - patches[0] for t in patches]
+                if max(rows) < len(table):
+                    total[patches] += table[rows]
+                    found = True
+    if not found:
+        return 0
+    near = torch.cdist(total[patches], total[patches]) < 1e-6 * total.abs().max()
+    return int((near.sum(1) > 1).sum())
+
+
+# Attention ---------------------------------------------------------------------------------------
+
+
+def attention(exam: Exam) -> Iterator[Finding]:
+    s = exam.structure
+    if s.unweighted and not any(a.scores for a in s.attentions):
+        yield finding("no softmax", "No softmax lies between q·k and the product with v.")
+    elif not s.attentions:
+        yield finding("no attention", "No weights were computed from tokens.")
+    elif any(is_softmax(unscaled(through(a.weights))[0]) for a in s.attentions if through(a.weights)):
+        yield finding("softmax twice", "A softmax reads the result of a softmax.")
+    if 3 in exam.sizes:
+        yield from _over_the_batch(s, Structure(exam.three))
+    for test in (_sums, _masks, _operands, _projections):
+        yield from test(s)
+    yield from _scale(exam)
+    yield from _heads(exam)
+
+
+def _over_the_batch(one: Structure, three: Structure) -> Iterator[Finding]:
+    for a, b in zip(one.attentions, three.attentions, strict=False):
+        if a.mixing is not None and b.mixing is not None:
+            small, large = a.mixing.out.shape[a.keys_axis], b.mixing.out.shape[b.keys_axis]
+            if small == large == 1:
+                yield finding("one patch", "A query has one key: there is one token.", 1)
+                return
+            if small != large:
+                yield finding("over the batch", f"With three images a query has {large} keys, with one image {small}.", large)
+                return
+
+
+def _matrix(attention: Attention) -> Tensor | None:
+    """The weights of one image as (h, T, T), queries first."""
+    if attention.mixing is None:
+        return None
+    weights = attention.mixing.out.double()
+    weights = weights if attention.keys_axis == -1 else weights.mT
+    square = weights.ndim >= 2 and weights.shape[-1] == weights.shape[-2] > 1
+    return weights.reshape(-1, *weights.shape[-2:]) if square else None
+
+
+def _sums(s: Structure) -> Iterator[Finding]:
+    for attention in s.attentions:
+        weights = _matrix(attention)
+        if weights is None:
+            continue
+        off = (weights.sum(-1) - 1).abs().max().item()
+        if off > 1e-3:
+            before, factor, _ = unscaled(attention.mixing)
+            if before is attention.weights and abs(factor - 1) > 1e-3:
+                yield finding("weights sum", f"After the softmax the weights are multiplied by {factor:.3g}.", factor)
+            elif before is attention.weights:
+                yield finding("softmax axis", f"Over the keys the weights sum to {weights.sum(-1).min():.2f} to "
+                              f"{weights.sum(-1).max():.2f}.", off)  # fmt: skip
+            else:
+                yield finding("weights sum", f"Over the keys the weights sum to as much as {weights.sum(-1).max():.3g}.", off)
+            return
+
+
+def _masks(s: Structure) -> Iterator[Finding]:
+    for attention in s.attentions:
+        weights = _matrix(attention)
+        if weights is None:
+            continue
+        never = (weights < 1e-12).all(0)
+        T = len(never)
+        if T > 2 and never.any() and (weights.sum(-1) - 1).abs().max() < 1e-3:
+            causal = torch.equal(never, torch.ones_like(never).triu(1)) or torch.equal(never, torch.ones_like(never).tril(-1))
+            share = never.double().mean().item()
+            yield finding("mask" if causal else "partial mask", f"{100 * share:.0f} % of all pairs of tokens have weight 0.", share)
+            return
+
+
+def _operands(s: Structure) -> Iterator[Finding]:
+    """Queries, keys and values: with weights of their own, from the same tokens."""
+    for attention in s.attentions:
+        if attention.scores is None or attention.mix is None:
+            continue
+        q, k = attention.operands
+        v = next(p for p in attention.mix.parents[-2:] if p is not attention.mixing)
+        found = {"queries": q.out, "keys": k.out.mT, "values": v.out if attention.keys_axis == -1 else v.out.mT}
+        for (a, x), (b, y) in pairwise([*found.items(), next(iter(found.items()))]):
+            if _proportional(x, y):
+                yield finding("same projection", f"{a} and {b} hold the same numbers.")
+                return
+        reads = [input_of(readers[0]) for operand in (q, k, v) if (readers := s.readers(operand))]
+        if len({node.out.numel() for node in reads}) == 1 and not all(same(reads[0], node) for node in reads[1:]):
+            yield finding("different inputs", "Two of queries, keys and values come from different tensors.")
+            return
+
+
+def _proportional(x: Tensor, y: Tensor) -> bool:
+    x, y = x.double().flatten(), y.double().flatten()
+    if len(x) != len(y) or not y.square().sum() > 0:
+        return False
+    return bool((x - (x @ y / y.square().sum()) * y).abs().max() < 1e-4 * x.abs().max())
+
+
+def _projections(s: Structure) -> Iterator[Finding]:
+    scores = [unscaled(through(n))[0] for n in s.nodes if n.image and is_softmax(n) and through(n)]
+    for node in s.nodes:
+        if is_weighted(node) and node.op != "convolution" and node not in scores:
+            before = without_bias(operand_of(node))
+            names = [next((base(p).parameter for p in n.parents if base(p).parameter), None) for n in (before, node)]
+            if is_weighted(before) and all(names) and _full_rank(before, node):
+                yield finding("projected twice", f"{names[0]} and then {names[1]}, with nothing between.")
+                break
+    for branch in s.branches:
+        if branch.kind == "attention" and branch.state in ("pre", "normed", "raw"):
+            mix = next((a.mix for a in s.attentions if a.weights in branch.inside), None)
+            if mix is not None and not any(is_weighted(n) and n.index > mix.index for n in branch.inside):
+                yield finding("no projection", "Between the heads and the addition there is no linear layer.")
+            return
+
+
+def _full_rank(first: Node, second: Node) -> bool:
+    """Not the two thin layers of a low-rank change, nor two 1 x 1 products of a single number."""
+    thin, wide = operand_of(second).out.shape[-1], operand_of(first).out.shape[-1]
+    return thin >= min(wide, second.out.shape[-1])
+
+
+def _scale(exam: Exam) -> Iterator[Finding]:
+    """The number that q·k is multiplied by, gathered from all places; the model as built."""
+    peaks = []
+    for attention in exam.as_built.attentions:
+        weights = _matrix(attention)
+        if weights is not None and len(weights[0]) > 8:
+            peaks.append(weights.amax(-1).mean().item())
+        if attention.scores is None:
+            continue
+        factor, d, learned = _factor(attention)
+        off = abs(factor) * math.sqrt(d)  # 1 where it is right
+        if not learned and abs(off - 1) > 0.02:
+            width = exam.structure.width if exam.structure.first_read else 0
+            yield finding("scale", f"Scores are q·k times {factor:.3g}, {_divisor(factor, d, width)}; "
+                          f"1/√d is {1 / math.sqrt(d):.3g} for heads of width {d}.", off)  # fmt: skip
+            break
+    if peaks and max(peaks) > 0.8 and exam.can_build:
+        yield finding("saturated", f"As built, the largest weight of a query is {max(peaks):.2f} on average.", max(peaks))
+
+
+def _divisor(factor: float, d: int, width: int) -> str:
+    for name, value in (("nothing divides them", 1.0), (f"divided by {d}", 1 / d), ("divided by the root of the whole "
+                        f"width {width}", width**-0.5 if width else 0.0), (f"multiplied by √{d}", d**0.5)):  # fmt: skip
+        if abs(factor / value - 1) < 0.02 if value else False:
+            return name
+    return "some other scale"
+
+
+def _factor(attention: Attention) -> tuple[float, int, bool]:
+    """What q·k was multiplied by on its way to the softmax, the width of a head, and whether the number is learned."""
+    product, (q, k) = attention.scores, attention.operands
+    factor, learned = 1.0, False
+    node = attention.weights
+    while node is not product:
+        node, by, is_learned = unscaled(node)
+        factor, learned = factor * by, learned or is_learned
+        if node is not product:
+            node = through(node)
+    if product.op == "baddbmm":
+        factor *= product.kwargs.get("alpha", 1)
+    for operand in (q, k):
+        source, by, is_learned = unscaled(operand)
+        factor, learned = factor * by, learned or is_learned or _is_unit(source, q.out.shape[-1])
+    return factor, q.out.shape[-1], learned
+
+
+def _is_unit(node: Node, d: int) -> bool:
+    """Whether the rows were normalised to one length: then the scale is a matter of choice."""
+    if node.out.shape[-1] != d:
+        return False
+    lengths = node.out.double().square().sum(-1)
+    return bool(lengths.std() < 1e-3 * lengths.mean())
+
+
+def _heads(exam: Exam) -> Iterator[Finding]:
+    """Move one token: in scores only its row and column may change, and without attention only itself."""
+    s = exam.structure
+    node = s.first_read
+    scored = next((a for a in s.attentions if a.scores is not None), None)
+    if node is None or scored is None or {"over the batch", "norm axes"} & exam.codes:
+        return
+    T = s.tokens
+    if scored.scores.out.shape[-2:] != (T, T) or T < 3:
+        return
+    t, norm = T // 2, s.norm_of(node)
+    moved = norm.before if norm and s.rows(norm.before) is not None else node  # what all norms of it read
+    move = {_call(moved): lambda out: _with_row(out, s, t)}
+    change = exam.edited(move).nodes[scored.scores.index].out - scored.scores.out
+    changed = change.abs().reshape(-1, T, T).amax(0) > 1e-5 * scored.scores.out.abs().max()
+    changed[t], changed[:, t] = False, False
+    if changed.any():
+        n = int(changed.any(1).sum())
+        yield finding("heads split", f"Moving one token changes the scores of {n} other tokens among themselves.", n)
+        return
+    yield from _merged(exam, scored, move, t)
+
+
+def _merged(exam: Exam, scored: Attention, move: dict, t: int) -> Iterator[Finding]:
+    s, T = exam.structure, exam.structure.tokens
+    branch = next((b for b in s.branches if scored.weights in b.inside), None)
+    if branch is None or scored.mixing is None or s.rows(branch.out) is None:
+        return
+    heads = [a for a in s.attentions if a.weights in branch.inside and a.mixing is not None]
+    if any(a.weights.out.shape[-2:] != (T, T) for a in heads):
+        return
+    alone = {a.weights.call: lambda out: torch.eye(T, dtype=out.dtype).expand_as(out).contiguous() for a in heads}
+    off, moved = exam.edited(alone), exam.edited(alone | move)
+    if any((off.nodes[a.mixing.index].out - torch.eye(T)).abs().max() > 1e-4 for a in heads):
+        return
+    here = s.rows(off.nodes[branch.out.index])
+    change = (s.rows(moved.nodes[branch.out.index]) - here).abs().amax(1)
+    tokens = (change > 1e-5 * here.abs().max()).nonzero().flatten().tolist()
+    if tokens != [t]:
+        yield finding("heads merged", f"With every token attending to itself alone, moving one changes {len(tokens)}.", len(tokens))
+
+
+def _call(node: Node) -> int:
+    """The operation to edit so that all that a tensor goes to sees the change."""
+    return base(node).call or node.call
+
+
+def _with_row(out: Tensor, s: Structure, t: int) -> Tensor:
+    """Tokens, in their layout, with another one at place t."""
+    new, D = out.clone(memory_format=torch.contiguous_format), s.width
+    if new.numel() != s.tokens * D:
+        raise ValueError(f"{tuple(out.shape)} are not {s.tokens} tokens of width {D}")
+    row = new.view(D, -1)[:, t] if s.channels_first or new.shape[-1] != D else new.view(-1, D)[t]
+    row += 2.0 * torch.randn(D, generator=torch.Generator().manual_seed(8))
+    return new
+
+
+# Norms and residual branches ---------------------------------------------------------------------
+
+
+def wiring(exam: Exam) -> Iterator[Finding]:
+    s = exam.structure
+    if s.first_read is None:
+        return
+    yield from _skips(s)
+    branches = s.branches
+    if not branches:
+        return
+    states = [branch.state for branch in branches]
+    yield from _stream(exam, branches, states)
+    behind = [n for n in s.nodes[branches[-1].add.index + 1 :] if n.image and s.rows(n) is not None]
+    last = [s.norm_of(node) for node in behind[-1:]]
+    for norm in [branch.norm or branch.end_norm for branch in branches] + last:
+        if norm and norm.kind in ("only centred", "divided by the variance", "not centred"):
+            yield finding("norm formula", f"A norm's result is {norm.kind}.")
+            break
+        if norm and norm.over != "features":
+            yield finding("norm axes", f"A norm is over {norm.over}.")
+            break
+        if norm and norm.kind in ("batch", "group", "rms"):
+            yield finding("other norm", f"A {norm.kind} norm stands where a ViT has a LayerNorm.")
+            break
+    yield from _activations(s)
+
+
+def _stream(exam: Exam, branches: list[Branch], states: list[str]) -> Iterator[Finding]:
+    """What the residual stream carries."""
+    if "doubled" in states:
+        kind = branches[states.index("doubled")].kind
+        yield finding("doubled", f"The output of {_called(kind)} is added to itself.")
+    if "norm on the skip" in states:
+        kind = branches[states.index("norm on the skip")].kind
+        yield finding("norm on the skip", f"At {_called(kind)} what skips is the norm of what the branch reads.")
+    if "old skip" in states:
+        yield finding("old skip", "Behind attention its sum with the tokens is not what skips.")
+    if branches[0].kind == "mlp" and branches[0].state == "pre" and "attention" in {b.kind for b in branches}:
+        yield finding("mlp first", "The first branch is an MLP.")
+    if "parallel" in states:
+        yield finding("parallel", "An MLP and an attention layer read the same tokens.")
+    halves = {kind: [b for b in branches if b.kind == kind and b.state in ("pre", "normed", "raw")] for kind in ("attention", "mlp")}
+    of = {kind: {b.state for b in here} for kind, here in halves.items()}
+    if {"doubled", "norm on the skip", "parallel", "old skip", "other"} & set(states) or not all(of.values()):
+        pass
+    elif of["attention"] | of["mlp"] <= {"raw", "normed"} and "normed" in of["attention"] | of["mlp"]:
+        yield from _post_norm(exam, branches, states)
+    elif of["attention"] | of["mlp"] == {"raw"}:
+        ends = all(b.end_norm for b in branches)
+        yield finding("norm after the branch" if ends else "no norm", "All branches read raw tokens.")
+    else:
+        yield from _halves(of, halves)
+    if not _last_norm(exam, branches[-1]):
+        yield finding("no last norm", "Three times the last block's output gives other logits.")
+
+
+def _halves(of: dict[str, set[str]], halves: dict[str, list[Branch]]) -> Iterator[Finding]:
+    """The halves of a block disagree."""
+    for kind, other in (("attention", "mlp"), ("mlp", "attention")):
+        if "normed" in of[kind] and "pre" in of[other]:
+            yield finding("normalise, then add", f"At {_called(kind)} the skip carries the norm that the branch reads.")
+        elif "raw" in of[kind] and "pre" in of[other]:
+            behind = " Its norm comes after it." if any(b.end_norm for b in halves[kind]) else ""
+            yield finding("missing norm", f"{_called(kind).capitalize()} reads raw tokens.{behind}")
+
+
+def _post_norm(exam: Exam, branches: list[Branch], states: list[str]) -> Iterator[Finding]:
+    """Post-norm, or its look-alike: the norm stands before the branch, and its result is what skips."""
+    first, last = branches[0], _last_norm(exam, branches[-1])
+    if states[0] == "normed" and not (last and _outside_blocks(exam, first)):
+        yield finding("normalise, then add", "In both halves the skip carries the norm that the branch reads.")
+    else:
+        yield finding("post-norm", "Each norm follows an addition.")
+
+
+def _outside_blocks(exam: Exam, branch: Branch) -> bool:
+    """Whether the norm before the first branch belongs to no block, as one of embeddings does."""
+    names = [n.parameter for n in exam.structure.nodes if n.parameter]
+    norm = next((base(p).parameter for p in base(branch.reads).parents if base(p).parameter), None)
+    layer = next((base(p).parameter for n in branch.inside if is_weighted(n) for p in n.parents if base(p).parameter), None)
+    if norm is None or layer is None or not names:
+        return False
+    numbered = [any(part.isdigit() for part in name.split(".")) for name in (norm, layer)]
+    return numbered[1] and not numbered[0]
+
+
+def _called(kind: str) -> str:
+    return "attention" if kind == "attention" else "the MLP"
+
+
+def _last_norm(exam: Exam, last: Branch) -> bool:
+    """Whether the logits stay when the last block's output is multiplied."""
+    here = exam.logits_of(exam.one)
+    louder = exam.logits_of(exam.edited({last.add.call: lambda out: 3 * out}))
+    return exam.moved(louder, here) < 0.05
+
+
+def _skips(s: Structure) -> Iterator[Finding]:
+    """From one attention's tokens to the next one's there must be a way around all products."""
+    scored = [a for a in s.attentions if a.scores is not None and a.mix is not None and s.readers(a.operands[0])]
+    for first, second in pairwise(scored):
+        before, after = (input_of(s.readers(a.operands[0])[0]) for a in (first, second))
+        if not s.lineage.made_from(after, first.weights):
+            continue  # two layers side by side
+        around, ends = s.passed_on(after)
+        sums = [node for node in s.nodes[first.weights.index : after.index] if _joins(node, s.first_read.out.numel())]
+        if any(node.index <= before.index for node in around) or len(sums) > 1:
+            continue
+        last = max(ends, key=lambda node: node.index)
+        if len(ends) > 1:
+            yield finding("no skip", "Attention's output replaces the tokens that it read.")
+        elif any(node.index <= before.index for node in s.passed_on(_mlp_input(s, last))[0]):
+            yield finding("no skip", "The MLP's output replaces the tokens that it read.")
+        else:
+            yield finding("no skip", "Between two attention layers nothing is added.")
+        return
+
+
+def _joins(node: Node, size: int) -> bool:
+    """Whether two tensors of tokens are added here, or stand side by side for a layer that joins them."""
+    if len(node.images) < 2:
+        return False
+    return node.out.numel() > size if node.op in ("cat", "stack") else node.op in ("add", "addcmul", "lerp")
+
+
+def _mlp_input(s: Structure, last: Node) -> Node:
+    """What the layer before the last one reads."""
+    layers = s.readers(operand_of(last)) if is_weighted(last) else []
+    return input_of(layers[0]) if layers else last
+
+
+def _activations(s: Structure) -> Iterator[Finding]:
+    for branch in s.branches:
+        if branch.kind != "mlp" or branch.state in ("other", "parallel", "old skip"):
+            continue
+        layers = [n for n in branch.inside if is_weighted(n)]
+        after = [n for n in branch.inside if n.index > layers[-1].index and n.op in BENDS]
+        if after and not branch.end_norm:
+            yield finding("activation at the end", f"After the MLP's last linear layer comes {after[0].op}.")
+        if len(layers) == 2:
+            name = activation_between(layers[0], layers[1], branch.inside)
+            if name == "none" and operand_of(layers[1]).flat.shape[-1] >= s.width:
+                yield finding("no activation", "What the MLP's second layer reads is what the first returned.")
+            elif name not in (None, "none", "GELU", "GELU with tanh"):
+                yield finding("activation", f"It is {name}.")
+        elif len(layers) == 1 and not after:
+            yield finding("no activation", "The MLP is one linear layer.")
+        return
+
+
+def shared(exam: Exam) -> Iterator[Finding]:
+    """The same weights, used for different tokens in one pass over one image."""
+    uses: dict[tuple, list[Node]] = defaultdict(list)
+    s = exam.structure
+    if s.first_read is None:
+        return
+    T = s.tokens
+    for node in s.nodes:
+        if not (is_weighted(node) or node.op in NORMS or node.op in FACTORS) or not node.images:
+            continue
+        tokens = base(node.images[0])
+        if T not in tokens.flat.shape or tokens.flat.ndim != 2:
+            continue
+        for parent in node.parents:
+            if base(parent).parameter and parent.out.numel() > 1:
+                uses[_slice(parent)].append(node.images[0])
+    names = [key[0] for key, nodes in uses.items() if any(not same(nodes[0], node) for node in nodes[1:])]
+    if names:
+        yield finding("shared", f"{len(names)} parameters serve different tokens: {', '.join(names[:3])}.", len(names))
+
+
+def _slice(node: Node) -> tuple[str, int, int]:
+    """Which part of which parameter: its name, where it begins, and how many numbers it has."""
+    parameter = base(node)
+    while node.out.untyped_storage().data_ptr() != parameter.out.untyped_storage().data_ptr():
+        node = node.parents[0]  # a copy of a part
+    return parameter.parameter, node.out.storage_offset(), node.out.numel()
+
+
+# From tokens to one vector -----------------------------------------------------------------------
+
+
+def read_out(exam: Exam) -> Iterator[Finding]:
+    """Move single tokens behind the last block: which of them change the logits?"""
+    s = exam.structure
+    if not s.branches or not exam.patch_tokens or {"blind", "over the batch", "norm axes"} & exam.codes:
+        return
+    T, last, here = s.tokens, s.branches[-1].add, exam.logits_of(exam.one)
+    if T < 4:
+        return
+
+    def reads(t: int) -> bool:
+        moved = exam.edited({last.call: lambda out: _with_row(out, s, t)})
+        return exam.moved(exam.logits_of(moved), here) > NEAR
+
+    probes = sorted({0, 1, T // 2, T - 2, T - 1})
+    read = [t for t in probes if reads(t)]
+    patches = exam.patch_tokens
+    if len(read) == 0:
+        read = [t for t in range(T) if T <= 400 and t not in probes and reads(t)][:3]
+    if len(read) == 1 and read[0] in patches:
+        others = sorted(set(range(T)) - patches)
+        where = f", while the cls token stands at place {others[0]}" if others else ", and there is no cls token"
+        yield finding("reads a patch", f"The classifier reads token {read[0]} of {T} alone, a patch{where}.", read[0])
+    elif len(read) == len(probes) and set(range(T)) - patches:
+        yield finding("mean with cls", f"All of the tokens {probes} are read; {T - len(patches)} of {T} are no patches.")
+    elif len(patches & set(read)) > 1 and patches & set(probes) - set(read):
+        left = sorted(patches & set(probes) - set(read))
+        yield finding("leaves out patches", f"The classifier reads patches, but not {left} of {T} tokens.", len(left))
+    yield from _head(s, last)
+    yield from _fixed_token(s)
+
+
+def _fixed_token(s: Structure) -> Iterator[Finding]:
+    """A token that was put beside the patches and comes from no parameter."""
+    for node in s.nodes[: s.first_read.index]:
+        for other in (p for p in node.parents if node.op == "cat" and node.image and not p.image):
+            sources = [n for n in s.nodes[: other.index + 1] if s.lineage.made_from(other, n)]
+            if other.out.numel() == s.width and other.out.any() and not any(n.parameter for n in sources):
+                yield finding("fixed cls", "No parameter takes part in the token beside the patches.")
+
+
+def _head(s: Structure, last: Node) -> Iterator[Finding]:
+    """What the first linear layer behind the blocks reads."""
+    T, D = s.tokens, s.width
+    behind = [n for n in s.nodes[last.index + 1 :] if is_weighted(n) and n.out.numel() != last.out.numel()]
+    if not behind:
+        return
+    operand = operand_of(behind[0])
+    width = operand.flat.shape[-1] if operand.flat.ndim else 1
+    if width >= (T - 2) * D and T > 3 and operand.flat.ndim == 1:
+        yield finding("flattened", f"The first layer of the classifier reads {width} numbers.", width)
+    for node in s.nodes[last.index + 1 :]:
+        tokens = s.rows(base(node.images[0])) if node.op in ("mean", "sum") and node.images else None
+        if tokens is not None and node.flat.ndim == 1 and node.out.numel() == T:
+            if same(node.flat, tokens.mean(1)) or same(node.flat, tokens.sum(1)):
+                yield finding("over features", f"The classifier reads {T} numbers, one a token.", T)

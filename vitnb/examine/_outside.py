@@ -1,0 +1,275 @@
+"""Tests that see a model from outside: inputs, outputs, gradients, and what it has registered."""
+
+import math
+import re
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from vitnb.examine._exam import SIZES, Exam, MovedOnTheWay, OtherDevice, difference, perturbed
+from vitnb.examine._findings import Finding, finding
+from vitnb.examine._trace import written_out
+
+NEAR = 1e-3  # standard deviations: what rounding leaves is a hundred times smaller
+INDEXING = frozenset("index _index_put_impl index_put index_put_ _unsafe_index".split())
+
+
+def runs(exam: Exam) -> Iterator[Finding]:
+    """Batches of one, two, three and five images."""
+    errors = {}
+    for B in SIZES:
+        try:
+            exam.logits(exam.images(B), exam.model)
+            exam.sizes.append(B)
+        except Exception as error:  # whatever a model raises is told
+            errors[B] = f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"
+    if not exam.sizes:
+        yield finding("runs", f"A batch of {SIZES[0]} x {exam.image} ends in {errors[SIZES[0]]}")
+    elif errors:
+        B = next(iter(errors))
+        yield finding("batch size", f"It runs with batches of {exam.sizes}, and with {B} it ends in {errors[B]}")
+
+
+def classes(exam: Exam) -> Iterator[Finding]:
+    """As many logits as classes, also for another number."""
+    got = exam.logits(exam.images(exam.sizes[-1]), exam.model).shape[-1]
+    if got != exam.num_classes:
+        yield finding("classes", f"{got} outputs for {exam.num_classes} classes.", got)
+    elif exam.accepts("num_classes"):
+        other = exam.num_classes + 3
+        got = exam.logits(exam.images(exam.sizes[-1]), exam.fresh(num_classes=other)).shape[-1]
+        if got != other:
+            yield finding("classes", f"{got} outputs with num_classes={other}.", got)
+
+
+def channels(exam: Exam) -> Iterator[Finding]:
+    """Images with one and with three channels, where the builder takes in_chans."""
+    if not exam.accepts("in_chans"):
+        return
+    other = 1 if exam.image[0] == 3 else 3
+    try:
+        exam.logits(torch.randn(exam.sizes[-1], other, *exam.image[1:]), exam.fresh(in_chans=other))
+    except Exception as error:
+        yield finding("channels", f"in_chans={other} ends in {type(error).__name__}: {str(error)[:160]}", other)
+
+
+def eval_mode(exam: Exam) -> Iterator[Finding]:
+    images = exam.images(exam.sizes[-1])
+    off = difference(exam.logits(images, exam.model), exam.logits(images, exam.model))
+    if off > 1e-5:
+        yield finding("random", f"Two passes in eval mode differ by {off:.2g} standard deviations of the logits.", off)
+
+
+def blind(exam: Exam) -> Iterator[Finding]:
+    """Other images give other logits."""
+    B = exam.sizes[-1]
+    off = difference(exam.logits(exam.images(B)), exam.logits(3 * exam.images(B, 2)))
+    if off < 1e-5:
+        yield finding("blind", f"Other images change the logits by {off:.1g} of their standard deviation.", off)
+
+
+def batch(exam: Exam) -> Iterator[Finding]:
+    """An image's logits do not depend on its neighbours or its place in the batch."""
+    B = exam.sizes[-1]
+    if B == 1 or {"blind", "random"} & exam.codes:
+        return
+    images, others = exam.images(B), exam.images(B, 2)
+    others[0] = images[0]
+    here = exam.logits(images)
+    off = exam.moved(exam.logits(others)[:1], here[:1])
+    if 1 in exam.sizes:
+        off = max(off, exam.moved(exam.logits(images[:1]), here[:1]))
+    moved = exam.moved(exam.logits(images.roll(1, 0)), here.roll(1, 0))
+    if off > NEAR:
+        yield finding("other images", f"Other images beside it change an image's logits by {off:.2g} sd.", off)
+    elif moved > NEAR:
+        yield finding("image positions", f"At another place in the batch an image's logits differ by {moved:.2g} sd.", moved)
+
+
+def pixels(exam: Exam) -> Iterator[Finding]:
+    """Every pixel can change the logits, and gradients reach it."""
+    if "blind" in exam.codes:
+        return
+    images = exam.images(exam.sizes[-1]).requires_grad_()
+    out = exam.outputs(exam.perturbed(images), len(images))
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(2))
+    gradient = torch.autograd.grad((out * weights).sum(), images, allow_unused=True)[0] if out.requires_grad else None
+    if gradient is None or not gradient.abs().max() > 0:
+        yield finding("no gradient", "The gradient at the pixels is missing or zero everywhere.", 0.0)
+        return
+    unseen = gradient.abs().amax((0, 1)) == 0  # (H, W)
+    share = unseen.float().mean().item()
+    if share > 0:
+        code = "border" if _is_border(unseen) else "unseen pixels"
+        yield finding(code, f"{100 * share:.0f} % of the pixels have no influence on the logits.", share)
+
+
+def _is_border(unseen: Tensor) -> bool:
+    rows, columns = (~unseen).any(1).nonzero(), (~unseen).any(0).nonzero()
+    inner = unseen[: rows.max() + 1, : columns.max() + 1]
+    return bool(rows.min() == 0 and columns.min() == 0 and not inner.any())
+
+
+def outputs(exam: Exam) -> Iterator[Finding]:
+    """Logits, not probabilities, and free to be any number."""
+    y = exam.logits(exam.images(exam.sizes[-1]))
+    if y.ndim != 2 or y.shape[1] < 2:
+        return
+    loud = [exam.logits(exam.images(exam.sizes[-1], seed), _louder(perturbed(exam.copied(), seed))) for seed in (1, 2, 3)]
+    every = torch.cat([y, *loud])
+    off = (every.sum(-1) - 1).abs().max().item()
+    if off < 1e-4 and every.min() >= 0:
+        yield finding("probabilities", f"Each row of outputs sums to 1 (to {off:.0e}).", off)
+    elif len(y) > 1 and (y.sum(0) - 1).abs().max() < 1e-4 and y.min() >= 0:
+        yield finding("probabilities", "Each column of outputs sums to 1: a softmax over the images.", 1.0)
+    elif (every.exp().sum(-1) - 1).abs().max() < 1e-4:
+        yield finding("log-probabilities", "The exponentials of each row of outputs sum to 1.", 1.0)
+    elif every.numel() >= 40 and (every.min() >= 0 or every.abs().max() <= 1.0001):
+        low, high = every.min().item(), every.max().item()
+        yield finding("confined", f"All {every.numel()} outputs lie between {low:.3g} and {high:.3g}.", high)
+
+
+def _louder(model: nn.Module, times: float = 8.0) -> nn.Module:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(times)
+    return model
+
+
+def first_loss(exam: Exam) -> Iterator[Finding]:
+    if not exam.can_build or "classes" in exam.codes:
+        return
+    y = exam.logits(exam.images(exam.sizes[-1], 7), exam.model)
+    if y.ndim == 2 and y.shape[1] == exam.num_classes > 1:
+        loss, usual = F.cross_entropy(y, torch.arange(len(y)) % y.shape[1]).item(), math.log(exam.num_classes)
+        if abs(loss - usual) > 0.7:
+            yield finding("first loss", f"A fresh model's loss on random images is {loss:.2f}; ln K is {usual:.2f}.", loss)
+
+
+def gradients(exam: Exam) -> Iterator[Finding]:
+    """All parameters learn, and all that learns is a parameter."""
+    model = exam.perturbed
+    out = exam.outputs(model(exam.images(exam.sizes[-1], 3)), exam.sizes[-1])
+    if not out.requires_grad:
+        yield finding("dead", "The logits have no gradient at all.", 0.0)
+        return
+    strangers = _leaves(out, {id(p) for p in model.parameters()})
+    if strangers:
+        yield finding("unregistered", f"{len(strangers)} trainable tensors are no parameters: {strangers[:3]}.", len(strangers))
+    learning = {name: p for name, p in model.named_parameters() if p.requires_grad and p.numel()}
+    target = torch.randn(out.shape, generator=torch.Generator().manual_seed(4))
+    found = torch.autograd.grad((out * target).sum(), [*learning.values()], allow_unused=True)
+    gradient = dict(zip(learning, found, strict=True))
+    yield from _dead(exam, gradient)
+    yield from _frozen(exam)
+
+
+def _leaves(out: Tensor, registered: set[int]) -> list[tuple]:
+    """Shapes of the leaves of the graph that are not registered."""
+    seen, waiting, found = set(), [out.grad_fn], []
+    while waiting:
+        function = waiting.pop()
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        if hasattr(function, "variable") and id(function.variable) not in registered:
+            found.append(tuple(function.variable.shape))
+        waiting += [before for before, _ in function.next_functions]
+    return found
+
+
+def _dead(exam: Exam, gradient: dict[str, Tensor | None]) -> Iterator[Finding]:
+    used = {node.parameter for node in exam.one.nodes} if 1 in exam.sizes else set(gradient)
+    # The gradient of a key's bias is zero, because softmax does not see it: vectors count only where there is none.
+    dead = [n for n, g in gradient.items() if g is None or (g.ndim > 1 and not g.abs().max() > 0)]
+    taking_part = [name for name in dead if name in used]
+    if taking_part and "blind" not in exam.codes and "no gradient" not in exam.codes:
+        yield finding("dead", f"{len(taking_part)} parameters get no gradient: {', '.join(taking_part[:3])}.", len(taking_part))
+    rest = [name for name in dead if name not in used]
+    forms = {_numberless(name) for name in used if name}
+    forgotten = [name for name in rest if _numberless(name) in forms]
+    if forgotten:
+        yield finding("forgotten", f"Never used: {', '.join(forgotten[:3])} ({len(forgotten)} in all).", len(forgotten))
+    elif rest:
+        yield finding("unused", f"{len(rest)} parameters are not used: {', '.join(rest[:3])}.", len(rest))
+    for name, g in gradient.items():
+        if g is not None and name not in dead and _is_table(exam, name, g):
+            rows = g.reshape(-1, g.shape[-1]).abs().amax(-1) == 0
+            if rows.any():
+                yield finding("dead rows", f"{int(rows.sum())} of {len(rows)} rows of {name} get no gradient.", int(rows.sum()))
+
+
+def _numberless(name: str) -> str:
+    return re.sub(r"\d+", "#", name)
+
+
+def _is_table(exam: Exam, name: str, g: Tensor) -> bool:
+    owner = exam.perturbed.get_submodule(name.rpartition(".")[0])
+    return g.ndim >= 2 and not isinstance(owner, nn.Linear | nn.modules.conv._ConvNd | nn.MultiheadAttention)
+
+
+def _frozen(exam: Exam) -> Iterator[Finding]:
+    frozen = [name for name, p in exam.perturbed.named_parameters() if not p.requires_grad]
+    tables = [name for name in frozen if _is_table(exam, name, dict(exam.perturbed.named_parameters())[name])]
+    weights = [name for name in frozen if name not in tables]
+    for code, names in (("frozen", tables), ("frozen weights", weights)):
+        if names:
+            yield finding(code, f"requires_grad is False for {len(names)} parameters: {', '.join(names[:3])}.", len(names))
+
+
+def registry(exam: Exam) -> Iterator[Finding]:
+    """Modules in plain lists, tensors as plain attributes, parameters that a device would take away."""
+    known, lists, tensors = set(exam.model.modules()), [], []
+    for name, module in exam.model.named_modules():
+        for key, value in vars(module).items():
+            if key.startswith("_"):
+                continue
+            values = list(value.values()) if isinstance(value, dict) else value
+            if isinstance(values, list | tuple):
+                if any(isinstance(v, nn.Module) and v not in known and [*v.parameters()] for v in values):
+                    lists.append(f"{name}.{key}".strip("."))
+            elif isinstance(value, Tensor) and value.numel() > 1:
+                tensors.append(f"{name}.{key}".strip("."))
+    if lists and "unregistered" not in exam.codes:
+        yield finding("unregistered", f"Modules lie in plain lists: {', '.join(lists[:3])}.", len(lists))
+    if tensors:
+        yield finding("not stored", f"Plain tensors: {', '.join(tensors[:3])}.", len(tensors))
+
+
+def device(exam: Exam) -> Iterator[Finding]:
+    """A device on which everything is called meta: what stays on the CPU shows."""
+    if exam.can_build:
+        with MovedOnTheWay():
+            moved = {name for name, _ in exam.fresh().named_parameters()}
+        lost = [name for name, _ in exam.model.named_parameters() if name not in moved]
+        if lost:
+            yield finding("lost on a device", f"On a GPU these would be no parameters: {', '.join(lost[:3])}.", len(lost))
+            return
+    watch = _Devices()
+    try:
+        model = exam.copied().to("meta")
+        with torch.no_grad(), written_out(), OtherDevice(), watch:
+            model(exam.images(exam.sizes[-1]).to("meta"))
+    except Exception as error:  # a pass without values cannot take every way
+        if not watch.mixed and "meta" not in str(error):
+            return
+    if watch.mixed:
+        yield finding("left behind", f"A tensor {watch.mixed[0]} stays on the CPU when the model moves.", len(watch.mixed))
+
+
+class _Devices(TorchDispatchMode):
+    """Shapes of the tensors that meet, on the CPU, those of another device."""
+
+    def __init__(self):
+        super().__init__()
+        self.mixed: list[tuple] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        tensors = [t for t in tree_leaves((args, kwargs or {})) if isinstance(t, Tensor)]
+        if any(t.is_meta for t in tensors) and func.overloadpacket.__name__ not in INDEXING | {"copy_", "_to_copy"}:
+            self.mixed += [tuple(t.shape) for t in tensors if not t.is_meta and t.ndim]
+        return func(*args, **(kwargs or {}))
