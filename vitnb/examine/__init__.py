@@ -77,7 +77,9 @@ def examine(
 
 def _check(build: object, image: object, num_classes: object, allow: object) -> None:
     if not callable(build):
-        raise TypeError(f"build must be a function that returns a model, or a model, got {build!r}: use lambda: MyViT()")
+        raise TypeError(
+            f"build must be a function that returns a model, or a model, got {build!r}: use lambda: MyViT()"
+        )
     sides = image if isinstance(image, tuple | list) else ()
     if len(sides) != 3 or not all(isinstance(side, int) and side > 0 for side in sides):
         raise ValueError(f"image must be (channels, height, width), got {image!r}: use (3, 32, 32), for example")
@@ -128,7 +130,11 @@ def _why_not(exam: Exam, name: str) -> str | None:
         return "a model was given, not a function that builds one"
     if name == "channels" and not exam.accepts("in_chans"):
         return "build has no argument in_chans"
-    if name in INSIDE and name not in ("attention", "norms and residual branches") and exam.structure.first_read is None:
+    if (
+        name in INSIDE
+        and name not in ("attention", "norms and residual branches")
+        and exam.structure.first_read is None
+    ):
         return "no attention over tokens was recognised"
     return None
 

@@ -12,7 +12,9 @@ from vitnb.examine import examine
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m vitnb.examine", description="Examine a Vision Transformer.")
-    parser.add_argument("build", help="where a function stands that returns a model: my_vit.py:build, or package.module:build")
+    parser.add_argument(
+        "build", help="where a function stands that returns a model: my_vit.py:build, or package.module:build"
+    )
     parser.add_argument("--image", nargs=3, type=int, default=(3, 32, 32), metavar=("C", "H", "W"))
     parser.add_argument("--classes", type=int, default=10, metavar="K")
     parser.add_argument("--allow", nargs="*", default=(), metavar="CODE", help="findings that are so by design")

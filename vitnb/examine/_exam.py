@@ -38,7 +38,9 @@ class Exam:
         """A new model, in eval mode, float32, on the CPU."""
         model = self._build(**self._accepted(options))
         if not isinstance(model, nn.Module):
-            raise TypeError(f"build must return an nn.Module, got {type(model).__name__}: use lambda: MyViT(), for example")
+            raise TypeError(
+                f"build must return an nn.Module, got {type(model).__name__}: use lambda: MyViT(), for example"
+            )
         return plain(model)
 
     def _accepted(self, options: dict) -> dict:
@@ -80,7 +82,9 @@ class Exam:
             if found:
                 return found[0]
         shapes = [tuple(t.shape) for t in tree_leaves(output) if isinstance(t, Tensor)]
-        raise ValueError(f"{B} images give {shapes or type(output).__name__}, where logits ({B}, {self.num_classes}) belong")
+        raise ValueError(
+            f"{B} images give {shapes or type(output).__name__}, where logits ({B}, {self.num_classes}) belong"
+        )
 
     def logits(self, images: Tensor, model: nn.Module | None = None) -> Tensor:
         with torch.no_grad():

@@ -154,7 +154,9 @@ def _no_rectangles(exam: Exam, tokens: Tokens, N: int, split: bool) -> Iterator[
     elif split and reach <= C:
         yield finding("cut", "The channels of one pixel go to different tokens.", reach)
     elif reach > 1:
-        yield finding("cut", f"One pixel reaches up to {reach} of {N} tokens, {24 - near} of 24 times mostly one far away.", reach)
+        yield finding(
+            "cut", f"One pixel reaches up to {reach} of {N} tokens, {24 - near} of 24 times mostly one far away.", reach
+        )
     else:
         yield finding("cut", "Each pixel is in one token, but a token's pixels are no rectangle of the image.", reach)
 
@@ -178,7 +180,9 @@ def positions(exam: Exam) -> Iterator[Finding]:
         how = " All places share one vector." if equal else ""
         yield finding("no positions", f"Shuffling the patches changes the logits by {off:.1g} sd.{how}", off)
     elif equal:
-        yield finding("equal positions", f"{equal} of {exam.grid.number} places have a vector that another place has.", equal)
+        yield finding(
+            "equal positions", f"{equal} of {exam.grid.number} places have a vector that another place has.", equal
+        )
     else:
         as_built = difference(exam.logits(shuffled, exam.model), exam.logits(images, exam.model))
         if as_built < NEAR:
@@ -243,7 +247,9 @@ def _over_the_batch(one: Structure, three: Structure) -> Iterator[Finding]:
                 yield finding("one patch", "A query has one key: there is one token.", 1)
                 return
             if small != large:
-                yield finding("over the batch", f"With three images a query has {large} keys, with one image {small}.", large)
+                yield finding(
+                    "over the batch", f"With three images a query has {large} keys, with one image {small}.", large
+                )
                 return
 
 
@@ -271,7 +277,9 @@ def _sums(s: Structure) -> Iterator[Finding]:
                 yield finding("softmax axis", f"Over the keys the weights sum to {weights.sum(-1).min():.2f} to "
                               f"{weights.sum(-1).max():.2f}.", off)  # fmt: skip
             else:
-                yield finding("weights sum", f"Over the keys the weights sum to as much as {weights.sum(-1).max():.3g}.", off)
+                yield finding(
+                    "weights sum", f"Over the keys the weights sum to as much as {weights.sum(-1).max():.3g}.", off
+                )
             return
 
 
@@ -283,9 +291,15 @@ def _masks(s: Structure) -> Iterator[Finding]:
         never = (weights < 1e-12).all(0)
         T = len(never)
         if T > 2 and never.any() and (weights.sum(-1) - 1).abs().max() < 1e-3:
-            causal = torch.equal(never, torch.ones_like(never).triu(1)) or torch.equal(never, torch.ones_like(never).tril(-1))
+            causal = torch.equal(never, torch.ones_like(never).triu(1)) or torch.equal(
+                never, torch.ones_like(never).tril(-1)
+            )
             share = never.double().mean().item()
-            yield finding("mask" if causal else "partial mask", f"{100 * share:.0f} % of all pairs of tokens have weight 0.", share)
+            yield finding(
+                "mask" if causal else "partial mask",
+                f"{100 * share:.0f} % of all pairs of tokens have weight 0.",
+                share,
+            )
             return
 
 
@@ -354,7 +368,9 @@ def _scale(exam: Exam) -> Iterator[Finding]:
                           f"1/√d is {1 / math.sqrt(d):.3g} for heads of width {d}.", off)  # fmt: skip
             break
     if peaks and max(peaks) > 0.8 and exam.can_build:
-        yield finding("saturated", f"As built, the largest weight of a query is {max(peaks):.2f} on average.", max(peaks))
+        yield finding(
+            "saturated", f"As built, the largest weight of a query is {max(peaks):.2f} on average.", max(peaks)
+        )
 
 
 def _divisor(factor: float, d: int, width: int) -> str:
@@ -430,7 +446,11 @@ def _merged(exam: Exam, scored: Attention, move: dict, t: int) -> Iterator[Findi
     change = (s.rows(moved.nodes[branch.out.index]) - here).abs().amax(1)
     tokens = (change > 1e-5 * here.abs().max()).nonzero().flatten().tolist()
     if tokens != [t]:
-        yield finding("heads merged", f"With every token attending to itself alone, moving one changes {len(tokens)}.", len(tokens))
+        yield finding(
+            "heads merged",
+            f"With every token attending to itself alone, moving one changes {len(tokens)}.",
+            len(tokens),
+        )
 
 
 def _call(node: Node) -> int:
@@ -490,7 +510,10 @@ def _stream(exam: Exam, branches: list[Branch], states: list[str]) -> Iterator[F
         yield finding("mlp first", "The first branch is an MLP.")
     if "parallel" in states:
         yield finding("parallel", "An MLP and an attention layer read the same tokens.")
-    halves = {kind: [b for b in branches if b.kind == kind and b.state in ("pre", "normed", "raw")] for kind in ("attention", "mlp")}
+    halves = {
+        kind: [b for b in branches if b.kind == kind and b.state in ("pre", "normed", "raw")]
+        for kind in ("attention", "mlp")
+    }
     of = {kind: {b.state for b in here} for kind, here in halves.items()}
     if {"doubled", "norm on the skip", "parallel", "old skip", "other"} & set(states) or not all(of.values()):
         pass
@@ -528,7 +551,9 @@ def _outside_blocks(exam: Exam, branch: Branch) -> bool:
     """Whether the norm before the first branch belongs to no block, as one of embeddings does."""
     names = [n.parameter for n in exam.structure.nodes if n.parameter]
     norm = next((base(p).parameter for p in base(branch.reads).parents if base(p).parameter), None)
-    layer = next((base(p).parameter for n in branch.inside if is_weighted(n) for p in n.parents if base(p).parameter), None)
+    layer = next(
+        (base(p).parameter for n in branch.inside if is_weighted(n) for p in n.parents if base(p).parameter), None
+    )
     if norm is None or layer is None or not names:
         return False
     numbered = [any(part.isdigit() for part in name.split(".")) for name in (norm, layer)]
@@ -542,7 +567,7 @@ def _called(kind: str) -> str:
 def _last_norm(exam: Exam, last: Branch) -> bool:
     """Whether the logits stay when the last block's output is multiplied."""
     here = exam.logits_of(exam.one)
-    louder = exam.logits_of(exam.edited({last.add.call: lambda out: 3 * out}))
+    louder = exam.logits_of(exam.edited({exam.structure.end_of(last).call: lambda out: 3 * out}))
     return exam.moved(louder, here) < 0.05
 
 
@@ -636,7 +661,7 @@ def read_out(exam: Exam) -> Iterator[Finding]:
     s = exam.structure
     if not s.branches or not exam.patch_tokens or {"blind", "over the batch", "norm axes"} & exam.codes:
         return
-    T, last, here = s.tokens, s.branches[-1].add, exam.logits_of(exam.one)
+    T, last, here = s.tokens, s.end_of(s.branches[-1]), exam.logits_of(exam.one)
     if T < 4:
         return
 
@@ -654,7 +679,9 @@ def read_out(exam: Exam) -> Iterator[Finding]:
         where = f", while the cls token stands at place {others[0]}" if others else ", and there is no cls token"
         yield finding("reads a patch", f"The classifier reads token {read[0]} of {T} alone, a patch{where}.", read[0])
     elif len(read) == len(probes) and set(range(T)) - patches:
-        yield finding("mean with cls", f"All of the tokens {probes} are read; {T - len(patches)} of {T} are no patches.")
+        yield finding(
+            "mean with cls", f"All of the tokens {probes} are read; {T - len(patches)} of {T} are no patches."
+        )
     elif len(patches & set(read)) > 1 and patches & set(probes) - set(read):
         left = sorted(patches & set(probes) - set(read))
         yield finding("leaves out patches", f"The classifier reads patches, but not {left} of {T} tokens.", len(left))
@@ -681,8 +708,9 @@ def _head(s: Structure, last: Node) -> Iterator[Finding]:
     width = operand.flat.shape[-1] if operand.flat.ndim else 1
     if width >= (T - 2) * D and T > 3 and operand.flat.ndim == 1:
         yield finding("flattened", f"The first layer of the classifier reads {width} numbers.", width)
-    for node in s.nodes[last.index + 1 :]:
-        tokens = s.rows(base(node.images[0])) if node.op in ("mean", "sum") and node.images else None
-        if tokens is not None and node.flat.ndim == 1 and node.out.numel() == T:
-            if same(node.flat, tokens.mean(1)) or same(node.flat, tokens.sum(1)):
-                yield finding("over features", f"The classifier reads {T} numbers, one a token.", T)
+    pooled = operand.flat
+    for node in s.nodes[last.index :]:
+        tokens = s.rows(node) if node.image and pooled.ndim == 1 and len(pooled) == T else None
+        if tokens is not None and (same(pooled, tokens.mean(1)) or same(pooled, tokens.sum(1))):
+            yield finding("over features", f"The classifier reads {T} numbers, one a token.", T)
+            return

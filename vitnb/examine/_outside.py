@@ -87,7 +87,9 @@ def batch(exam: Exam) -> Iterator[Finding]:
     if off > NEAR:
         yield finding("other images", f"Other images beside it change an image's logits by {off:.2g} sd.", off)
     elif moved > NEAR:
-        yield finding("image positions", f"At another place in the batch an image's logits differ by {moved:.2g} sd.", moved)
+        yield finding(
+            "image positions", f"At another place in the batch an image's logits differ by {moved:.2g} sd.", moved
+        )
 
 
 def pixels(exam: Exam) -> Iterator[Finding]:
@@ -119,7 +121,9 @@ def outputs(exam: Exam) -> Iterator[Finding]:
     y = exam.logits(exam.images(exam.sizes[-1]))
     if y.ndim != 2 or y.shape[1] < 2:
         return
-    loud = [exam.logits(exam.images(exam.sizes[-1], seed), _louder(perturbed(exam.copied(), seed))) for seed in (1, 2, 3)]
+    loud = [
+        exam.logits(exam.images(exam.sizes[-1], seed), _louder(perturbed(exam.copied(), seed))) for seed in (1, 2, 3)
+    ]
     every = torch.cat([y, *loud])
     off = (every.sum(-1) - 1).abs().max().item()
     if off < 1e-4 and every.min() >= 0:
@@ -147,7 +151,9 @@ def first_loss(exam: Exam) -> Iterator[Finding]:
     if y.ndim == 2 and y.shape[1] == exam.num_classes > 1:
         loss, usual = F.cross_entropy(y, torch.arange(len(y)) % y.shape[1]).item(), math.log(exam.num_classes)
         if abs(loss - usual) > 0.7:
-            yield finding("first loss", f"A fresh model's loss on random images is {loss:.2f}; ln K is {usual:.2f}.", loss)
+            yield finding(
+                "first loss", f"A fresh model's loss on random images is {loss:.2f}; ln K is {usual:.2f}.", loss
+            )
 
 
 def gradients(exam: Exam) -> Iterator[Finding]:
@@ -159,7 +165,9 @@ def gradients(exam: Exam) -> Iterator[Finding]:
         return
     strangers = _leaves(out, {id(p) for p in model.parameters()})
     if strangers:
-        yield finding("unregistered", f"{len(strangers)} trainable tensors are no parameters: {strangers[:3]}.", len(strangers))
+        yield finding(
+            "unregistered", f"{len(strangers)} trainable tensors are no parameters: {strangers[:3]}.", len(strangers)
+        )
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad and p.numel()}
     target = torch.randn(out.shape, generator=torch.Generator().manual_seed(4))
     found = torch.autograd.grad((out * target).sum(), [*learning.values()], allow_unused=True)
@@ -188,7 +196,9 @@ def _dead(exam: Exam, gradient: dict[str, Tensor | None]) -> Iterator[Finding]:
     dead = [n for n, g in gradient.items() if g is None or (g.ndim > 1 and not g.abs().max() > 0)]
     taking_part = [name for name in dead if name in used]
     if taking_part and "blind" not in exam.codes and "no gradient" not in exam.codes:
-        yield finding("dead", f"{len(taking_part)} parameters get no gradient: {', '.join(taking_part[:3])}.", len(taking_part))
+        yield finding(
+            "dead", f"{len(taking_part)} parameters get no gradient: {', '.join(taking_part[:3])}.", len(taking_part)
+        )
     rest = [name for name in dead if name not in used]
     forms = {_numberless(name) for name in used if name}
     forgotten = [name for name in rest if _numberless(name) in forms]
@@ -200,7 +210,9 @@ def _dead(exam: Exam, gradient: dict[str, Tensor | None]) -> Iterator[Finding]:
         if g is not None and name not in dead and _is_table(exam, name, g):
             rows = g.reshape(-1, g.shape[-1]).abs().amax(-1) == 0
             if rows.any():
-                yield finding("dead rows", f"{int(rows.sum())} of {len(rows)} rows of {name} get no gradient.", int(rows.sum()))
+                yield finding(
+                    "dead rows", f"{int(rows.sum())} of {len(rows)} rows of {name} get no gradient.", int(rows.sum())
+                )
 
 
 def _numberless(name: str) -> str:
@@ -213,12 +225,14 @@ def _is_table(exam: Exam, name: str, g: Tensor) -> bool:
 
 
 def _frozen(exam: Exam) -> Iterator[Finding]:
-    frozen = [name for name, p in exam.perturbed.named_parameters() if not p.requires_grad]
+    frozen = [name for name, p in exam.model.named_parameters() if not p.requires_grad]
     tables = [name for name in frozen if _is_table(exam, name, dict(exam.perturbed.named_parameters())[name])]
     weights = [name for name in frozen if name not in tables]
     for code, names in (("frozen", tables), ("frozen weights", weights)):
         if names:
-            yield finding(code, f"requires_grad is False for {len(names)} parameters: {', '.join(names[:3])}.", len(names))
+            yield finding(
+                code, f"requires_grad is False for {len(names)} parameters: {', '.join(names[:3])}.", len(names)
+            )
 
 
 def registry(exam: Exam) -> Iterator[Finding]:
@@ -247,7 +261,9 @@ def device(exam: Exam) -> Iterator[Finding]:
             moved = {name for name, _ in exam.fresh().named_parameters()}
         lost = [name for name, _ in exam.model.named_parameters() if name not in moved]
         if lost:
-            yield finding("lost on a device", f"On a GPU these would be no parameters: {', '.join(lost[:3])}.", len(lost))
+            yield finding(
+                "lost on a device", f"On a GPU these would be no parameters: {', '.join(lost[:3])}.", len(lost)
+            )
             return
     watch = _Devices()
     try:
@@ -258,7 +274,9 @@ def device(exam: Exam) -> Iterator[Finding]:
         if not watch.mixed and "meta" not in str(error):
             return
     if watch.mixed:
-        yield finding("left behind", f"A tensor {watch.mixed[0]} stays on the CPU when the model moves.", len(watch.mixed))
+        yield finding(
+            "left behind", f"A tensor {watch.mixed[0]} stays on the CPU when the model moves.", len(watch.mixed)
+        )
 
 
 class _Devices(TorchDispatchMode):

@@ -98,7 +98,8 @@ class Structure:
         for node in self.nodes:
             if node.image and is_softmax(node):
                 scores, (mix, mixing, axis) = self._scores(node), self._mix(node)
-                square = node.out.shape[-1] == node.out.shape[-2] > 1  # also where products are written out
+                sides = [side for side in node.out.shape if side > 1]
+                square = len(set(sides)) < len(sides)  # also where products are written out
                 if scores is not None or mix is not None or square:
                     yield Attention(node, scores, mix, mixing, axis)
 
@@ -237,7 +238,11 @@ class Structure:
             return "rms", "features"
         if not affine(x, u) and not affine(x, u - u.mean(0)):
             mean, var = u.mean(1, keepdim=True), u.var(1, keepdim=True)
-            wrong = {"only centred": u - mean, "divided by the variance": (u - mean) / var, "not centred": u / var.sqrt()}
+            wrong = {
+                "only centred": u - mean,
+                "divided by the variance": (u - mean) / var,
+                "not centred": u / var.sqrt(),
+            }
             for kind, n in wrong.items():
                 if affine(x, n):
                     return kind, "features"
@@ -316,7 +321,15 @@ class Structure:
         within = {node.index for node in inside}
         if any(attention.weights.index in within for attention in self.attentions):
             return "attention"
-        return "mlp" if any(is_weighted(node) and node.op != "convolution" for node in inside) else None
+        return "mlp" if any(is_linear(node) for node in inside) else None
+
+    def end_of(self, branch: Branch) -> Node:
+        """The addition of a branch, with a bias that may be added after it."""
+        end = branch.add
+        for node in self.nodes[end.index + 1 :]:
+            if node.op == "add" and len(node.images) == 1 and base(node.images[0]) is end:
+                end = node if node.out.numel() == end.out.numel() else end
+        return end
 
     def _read(self, branch: Branch) -> None:
         """How a branch reads the stream: through a norm, raw, and what skips meanwhile."""
@@ -389,6 +402,13 @@ def is_weighted(node: Node) -> bool:
         return False
     operands = node.parents[:2] if node.op == "convolution" else node.parents[-2:]
     return sum(operand.image for operand in operands) == 1
+
+
+def is_linear(node: Node) -> bool:
+    """A product with parameters in which no token meets another."""
+    if not is_weighted(node):
+        return False
+    return node.op != "convolution" or all(side == 1 for side in node.parents[1].out.shape[2:])
 
 
 def operand_of(product: Node) -> Node:

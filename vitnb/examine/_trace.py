@@ -93,7 +93,7 @@ class Trace(TorchDispatchMode):
 
     def _edited(self, out: object, in_place: bool) -> object:
         first, *rest = _tensors(out)
-        new = self._edits[self._calls](first.clone())
+        new = first.clone().copy_(self._edits[self._calls](first.clone()))  # strides decide which operations follow
         if in_place:
             return first.copy_(new)
         return (new, *rest) if isinstance(out, tuple) else [new, *rest] if isinstance(out, list) else new
