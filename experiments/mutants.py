@@ -33,12 +33,21 @@ WRITTEN = [
     "gradient not cleared",
     "not shuffled",
 ]
+FROM_THE_FIELD = (  # trained by field_faults.py
+    "combs",
+    "map reshaped",
+    "norm on the skip",
+    "added to itself",
+    "without non linearity",
+    "ends in an activation",
+    "one position for all",
+)
 IN_TRAINING = (Recipe.lr_at, decay_groups, gradient, order)  # what a fault of a loop replaces
 OTHERS = [
     name
     for in_training in (False, True)
     for name, fault in faults.FAULTS.items()
-    if name not in (*WRITTEN, *LEFT_OUT)
+    if name not in (*WRITTEN, *LEFT_OUT, *FROM_THE_FIELD)
     and (fault.replaces in IN_TRAINING if in_training else fault.seen_by is not None)
 ]
 PLANS = {  # name of the result: images, changes of the model, faults
@@ -60,12 +69,16 @@ THIS = Experiment(
 
 
 def run() -> dict:
+    return {"results": trained("mutants", PLANS)}
+
+
+def trained(experiment: str, plans: dict) -> dict[str, dict[str, list[float]]]:
     """Train all; every fault's runs are kept when they are finished, and a second start goes on."""
     torch.set_num_threads(1)
     results: dict[str, dict[str, list[float]]] = {}
-    for plan, (source, changes, chosen) in PLANS.items():
+    for plan, (source, changes, chosen) in plans.items():
         data, config, results[plan] = dataset(source), replace(THIS.models[source], **changes), {}
-        file = checkpoint(f"mutants-{plan.replace(', ', '-').replace(' ', '-')}")
+        file = checkpoint(f"{experiment}-{plan.replace(', ', '-').replace(' ', '-')}")
         kept = torch.load(file, weights_only=True) if file.exists() else {}
         for name in ("right", *chosen):
             if name not in kept:
@@ -77,4 +90,4 @@ def run() -> dict:
                 with replacing(file) as part:
                     torch.save(kept, part)
             results[plan][name] = kept[name]
-    return {"results": results}
+    return results

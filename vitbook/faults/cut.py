@@ -87,6 +87,20 @@ def channels_last(images: Tensor, patch_size: int) -> Tensor:
     return _permuted(images, patch_size, 0, 2, 4, 3, 5, 1)
 
 
+@fault("takes each pixel of a patch from another part of the image, as the teeth of a comb", patchify, {"cut"})
+def combs(images: Tensor, patch_size: int) -> Tensor:
+    B, C, H, W = images.shape
+    x = images.reshape(B, C, patch_size, H // patch_size, patch_size, W // patch_size).permute(0, 3, 5, 1, 2, 4)
+    return x.reshape(B, -1, C * patch_size**2)  # (B, N, C*p*p)
+
+
+@fault("reshapes the map of its convolution without a transpose", PatchEmbedding, {"cut"})
+class MapReshaped(PatchEmbedding):
+    def forward(self, images: Tensor) -> Tensor:
+        x = F.conv2d(images, self.proj.weight, self.proj.bias, self.proj.stride)  # (B, D, H/p, W/p)
+        return x.reshape(len(x), -1, x.shape[1])  # (B, N, D), of the wrong numbers
+
+
 @fault("gives every image of a batch the patches of the first", patchify, {"cut", "scores"})
 def patches_of_the_first(images: Tensor, patch_size: int) -> Tensor:
     return patchify(images[:1], patch_size).expand(len(images), -1, -1)

@@ -40,6 +40,21 @@ class ForgottenPlus(PreNormBlock):
         return x + self.mlp(self.norm2(x + self.attention(x)))
 
 
+@fault("carries the normalised tokens past its branches, which read the raw ones", PreNormBlock, {"reference"})
+class NormOnTheSkip(PreNormBlock):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm1(x) + self.attention(x)
+        return self.norm2(x) + self.mlp(x)
+
+
+@fault("adds what attention returns to itself", PreNormBlock, {"reference"})
+class AddedToItself(PreNormBlock):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.attention(self.norm1(x))
+        x = x + x
+        return x + self.mlp(self.norm2(x))
+
+
 @fault("lets attention feed the MLP only", PreNormBlock, {"reference"})
 class OnlyForTheMLP(PreNormBlock):
     def forward(self, x: Tensor) -> Tensor:
@@ -117,6 +132,18 @@ class BranchesNormedLast(PreNormBlock):
 class WithReLU(MLP):
     def forward(self, x: Tensor) -> Tensor:
         return self.drop(self.fc2(self.drop(F.relu(self.fc1(x)))))
+
+
+@fault("has no non-linearity in its MLP", MLP, {"reference"})
+class WithoutNonLinearity(MLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(self.fc2(self.drop(self.fc1(x))))
+
+
+@fault("ends its MLP in another GELU", MLP, {"reference"})
+class EndsInAnActivation(MLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(super().forward(x))
 
 
 NORM = F.layer_norm  # what the functions of (x, gain, bias, eps) are wrong versions of
