@@ -340,7 +340,9 @@ def _projections(s: Structure) -> Iterator[Finding]:
     for branch in s.branches:
         if branch.kind == "attention" and branch.state in ("pre", "normed", "raw"):
             mix = next((a.mix for a in s.attentions if a.weights in branch.inside), None)
-            if mix is not None and not any(is_weighted(n) and n.index > mix.index for n in branch.inside):
+            if mix is not None and not any(
+                is_weighted(n) and s.lineage.made_from(n, mix) for n in branch.inside
+            ):
                 yield finding("no projection", "Between the heads and the addition there is no linear layer.")
             return
 

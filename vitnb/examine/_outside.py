@@ -257,8 +257,12 @@ def registry(exam: Exam) -> Iterator[Finding]:
 def device(exam: Exam) -> Iterator[Finding]:
     """A device on which everything is called meta: what stays on the CPU shows."""
     if exam.can_build:
-        with MovedOnTheWay():
-            moved = {name for name, _ in exam.fresh().named_parameters()}
+        try:
+            with MovedOnTheWay():
+                moved = {name for name, _ in exam.fresh().named_parameters()}
+        except TypeError as error:  # a tensor where a parameter was registered before
+            yield finding("lost on a device", f"On a GPU building it would end in {error}.")
+            return
         lost = [name for name, _ in exam.model.named_parameters() if name not in moved]
         if lost:
             yield finding(

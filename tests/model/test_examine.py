@@ -1,0 +1,631 @@
+"""examine names what is wrong, and is silent where nothing is."""
+
+import copy
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.model.handwritten.right import DEPARTS, RIGHT
+from vitbook import faults
+from vitnb import ViT, ViTConfig, examine
+from vitnb.examine import KINDS
+from vitnb.examine._trace import Lineage, trace
+
+CONFIG = ViTConfig(depth=2)
+IMAGE = (1, 28, 28)
+
+NAMED = {  # a fault of the collection: the code that names it
+    "undivided": "scale",
+    "softmax over queries": "softmax axis",
+    "softmax over heads": "softmax axis",
+    "divided for all heads": "scale",
+    "divided for the tokens": "scale",
+    "divided without root": "scale",
+    "multiplied": "scale",
+    "no softmax": "no softmax",
+    "divided after softmax": "scale",
+    "softmax twice": "softmax twice",
+    "keys mixed": "same projection",
+    "causal": "mask",
+    "only itself": "blind",
+    "uniform": "no attention",
+    "over the batch": "over the batch",
+    "merged by reshape": "heads merged",
+    "split by view": "heads split",
+    "batch as sequence": "over the batch",
+    "first image for all": "image positions",
+    "centred over the batch": "other images",
+    "deleted": "no attention",
+    "zeros": "blind",
+    "reshape alone": "cut",
+    "column by column": "order",
+    "last patch first": "order",
+    "reverse order": "order",
+    "combs": "cut",
+    "map reshaped": "cut",
+    "patches of the first": "image positions",
+    "shuffled pixels": "cut",
+    "made in each call": "random",
+    "for each image": "batch size",
+    "no parameter": "left behind",
+    "growing with each image": "image positions",
+    "made for each image": "random",
+    "last read first": "reads a patch",
+    "next token read": "reads a patch",
+    "mean with cls": "mean with cls",
+    "mean of patches added": "reads a patch",
+    "new at each call": "random",
+    "new for each image": "random",
+    "plain tensor": "left behind",
+    "one per place": "image positions",
+    "over the first patch": "unseen pixels",
+    "token as it went": "blind",
+    "foreign blocks": "unregistered",
+    "listed blocks": "unregistered",
+    "forgotten block": "forgotten",
+    "silent positions": "no positions",
+    "unused positions": "no positions",
+    "shared block": "shared",
+    "plain cls": "left behind",
+    "new positions": "random",
+    "no last norm": "no last norm",
+    "extra linear": "projected twice",
+    "frozen embedding": "no gradient",
+    "one position for all": "no positions",
+    "softmax inside": "probabilities",
+    "normalise then add": "normalise, then add",
+    "post norm": "post-norm",
+    "first half only": "normalise, then add",
+    "forgotten plus": "old skip",
+    "norm on the skip": "norm on the skip",
+    "added to itself": "doubled",
+    "only for the mlp": "old skip",
+    "no second plus": "no skip",
+    "no first plus": "no skip",
+    "no plus": "no skip",
+    "no norms": "no norm",
+    "no second norm": "missing norm",
+    "one norm": "shared",
+    "parallel": "parallel",
+    "mlp first": "mlp first",
+    "branches normed last": "norm after the branch",
+    "with relu": "activation",
+    "without non linearity": "no activation",
+    "ends in an activation": "activation at the end",
+    "over tokens and channels": "norm axes",
+    "over the tokens": "norm axes",
+    "over the images": "norm axes",
+    "over everything": "norm axes",
+    "divided by the variance": "norm formula",
+    "mean kept": "norm formula",
+    "only centred": "norm formula",
+}
+UNSEEN = {  # other weights do the same, or images that are square and of one channel, or a small eps, hide it
+    "queries and keys exchanged",
+    "transposed patches",
+    "sides swapped",
+    "channels reversed",
+    "channels last",
+    "swapped norms",
+    "unbiased variance",
+    "without gain and bias",
+    "without bias",
+    "without gain",
+    "gain after bias",
+    "eps after the root",
+    "without eps",
+}
+
+
+def in_a_model() -> list[str]:
+    names = []
+    for name in faults.FAULTS:
+        try:
+            faults.build(name, CONFIG)
+        except ValueError:
+            continue
+        names.append(name)
+    return names
+
+
+def codes(report, *levels) -> list[str]:
+    return [f.code for f in report.findings if not levels or f.level in levels]
+
+
+def vit(in_chans: int = 1, num_classes: int = 10, **changes) -> ViT:
+    return ViT(ViTConfig(**{"depth": 2, "in_chans": in_chans, "num_classes": num_classes, **changes}))
+
+
+# The collection of faults -------------------------------------------------------------------------
+
+
+def test_each_fault_of_a_model_is_either_named_or_known_to_be_unseen():
+    assert set(in_a_model()) == set(NAMED) | UNSEEN
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_fault_is_named(name):
+    assert NAMED[name] in codes(examine(lambda: faults.build(name, CONFIG), IMAGE))
+
+
+@pytest.mark.parametrize("name", sorted(UNSEEN))
+def test_nothing_breaks_where_another_right_model_computes_the_same(name):
+    assert examine(lambda: faults.build(name, CONFIG), IMAGE).at("breaks") == []
+
+
+# Right models -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_model_in_another_hand_is_left_alone(name):
+    build, image, K = RIGHT[name]
+    assert codes(examine(build, image, K), "breaks", "departs") == []
+
+
+@pytest.mark.parametrize("name", DEPARTS)
+def test_what_departs_does_not_break(name):
+    code = {
+        "post_norm": "post-norm",
+        "relu_mlp": "activation",
+        "rms_norm": "other norm",
+        "no_last_norm": "no last norm",
+        "no_output_projection": "no projection",
+        "parallel_blocks": "parallel",
+    }[name]
+    build, image, K, _ = DEPARTS[name]
+    report = examine(build, image, K)
+    assert report.at("breaks") == [] and code in codes(report, "departs")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "post"},
+        {"pos_embed": "sincos"},
+        {"global_pool": "mean"},
+        {"global_pool": "attn"},
+        {"stem": "conv"},
+        {"init_values": 1e-5},
+        {"reg_tokens": 3},
+        {"num_heads": 1, "depth": 3},
+        {"qkv_bias": False},
+        {"img_size": (24, 32), "patch_size": 8, "in_chans": 3},
+    ],
+)
+def test_the_vit_of_the_book_is_right_in_all_its_forms(changes):
+    config = ViTConfig(**{"depth": 2, **changes})
+    image = (config.in_chans, *ViT(config).patch_embed.img_size)
+    report = examine(lambda: ViT(config), image)
+    assert report.at("breaks") == [] and not report.skipped.keys() & {"patches", "attention", "read-out"}
+
+
+def libraries() -> dict:
+    import timm
+    import torchvision
+    import transformers
+
+    config = transformers.ViTConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=64, num_labels=10
+    )
+    small = {"img_size": 64, "depth": 2, "num_classes": 10}
+    return {
+        "timm": lambda: timm.create_model("vit_tiny_patch16_224", **small),
+        "timm, relative positions": lambda: timm.create_model("vit_relpos_small_patch16_224", **small),
+        "timm, rotary": lambda: timm.create_model("eva02_tiny_patch14_224", **{**small, "img_size": 56}),
+        "timm, distilled": lambda: timm.create_model("deit_tiny_distilled_patch16_224", **small),
+        "timm, attention pooling": lambda: timm.create_model("vit_tiny_patch16_224", global_pool="map", **small),
+        "torchvision": lambda: torchvision.models.VisionTransformer(64, 16, 2, 4, 64, 128, num_classes=10),
+        "Hugging Face": lambda: transformers.ViTForImageClassification(config),
+    }
+
+
+@pytest.mark.parametrize("name", libraries())
+def test_the_models_of_libraries_are_left_alone(name):
+    side = 56 if "rotary" in name else 64
+    assert examine(libraries()[name], (3, side, side)).at("breaks") == []
+
+
+# Each code ----------------------------------------------------------------------------------------
+
+
+class Around(nn.Module):
+    """A right ViT, and something done to its images or logits."""
+
+    def __init__(self, before=None, after=None, **changes):
+        super().__init__()
+        self.vit, self._before, self._after = vit(**changes), before or (lambda x: x), after or (lambda y: y)
+
+    def forward(self, x):
+        return self._after(self.vit(self._before(x)))
+
+
+class Two(ViT):
+    """A ViT whose features go through another end."""
+
+    def __init__(self, end, outputs: int | None = None, **changes):
+        super().__init__(ViTConfig(depth=2, **changes))
+        self._end = end
+        self.last = nn.Linear(outputs, 10) if outputs else self.head
+
+    def forward(self, images):
+        return self.last(self._end(self.norm(self.encode(self.embed(images)))))
+
+
+def changed(change, **changes):
+    def build():
+        model = vit(**changes)
+        change(model)
+        return model
+
+    return build
+
+
+def saturate(model):
+    for block in model.blocks:
+        nn.init.normal_(block.attention.qkv.weight)
+
+
+def freeze(model):
+    model.blocks[0].requires_grad_(False)
+
+
+class Detached(ViT):
+    def encode(self, x):
+        return x + 0 * super().encode(x) if False else self.blocks[1](x.detach() + self.blocks[0](x) * 0)
+
+
+class Unused(ViT):
+    def __init__(self):
+        super().__init__(CONFIG)
+        self.decoder = nn.Linear(8, 8)
+
+
+class Dead(ViT):
+    def __init__(self):
+        super().__init__(CONFIG)
+        self.probe = nn.Linear(CONFIG.embed_dim, CONFIG.embed_dim)
+
+    def forward_head(self, x):
+        self.probe(x)
+        return super().forward_head(x)
+
+
+class Gray(ViT):
+    """Its cls token has as many rows as the images have channels."""
+
+    def __init__(self, in_chans=1):
+        super().__init__(ViTConfig(depth=2, in_chans=in_chans))
+        self.pool.token = nn.Parameter(torch.zeros(in_chans, 1, self.config.embed_dim))
+
+
+class Moved(ViT):
+    def __init__(self):
+        super().__init__(CONFIG)
+        self.pool.token = nn.Parameter(torch.zeros(1, 1, CONFIG.embed_dim)).to("cpu")
+
+
+class FixedCls(ViT):
+    def __init__(self):
+        super().__init__(CONFIG)
+        del self.pool.token
+        self.pool.register_buffer("token", torch.randn(1, 1, CONFIG.embed_dim))
+
+
+class Strided(nn.Module):
+    """A ViT of patches that skip some pixels."""
+
+    def __init__(self, keep: int):
+        super().__init__()
+        self.vit, self._keep = ViT(ViTConfig(depth=2, img_size=24)), keep
+
+    def forward(self, x):
+        return self.vit(x[..., self._keep : 24 + self._keep, self._keep : 24 + self._keep])
+
+
+class RowsAlike(ViT):
+    """Each row of patches has one position."""
+
+    def __init__(self):
+        super().__init__(ViTConfig(depth=2, global_pool="mean"))
+        self.rows = nn.Parameter(torch.randn(1, 7, 1, CONFIG.embed_dim))
+
+    def embed(self, images):
+        x = self.patch_embed(images)
+        return x + self.rows.expand(-1, -1, 7, -1).flatten(1, 2)
+
+
+class Windowed(ViT):
+    pass
+
+
+def masked(model):
+    for block in model.blocks:
+        attention = block.attention
+
+        def forward(x, a=attention):
+            B, T, D = x.shape
+            q, k, v = a.qkv(x).view(B, T, 3, a.num_heads, -1).permute(2, 0, 3, 1, 4)
+            near = (torch.arange(T)[:, None] - torch.arange(T)).abs() < 20
+            scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~near, float("-inf"))
+            return a.proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(B, T, D))
+
+        attention.forward = forward
+
+
+def reads_other(model):
+    class Cross(type(model.blocks[0])):
+        def forward(self, x):
+            a = self.attention
+            B, T, D = x.shape
+            q, k, _ = a.qkv(self.norm1(x)).chunk(3, -1)
+            v = F.linear(x, a.qkv.weight[2 * D :])
+            q, k, v = (z.view(B, T, a.num_heads, -1).transpose(1, 2) for z in (q, k, v))
+            x = x + a.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(B, T, D))
+            return x + self.mlp(self.norm2(x))
+
+    for block in model.blocks:
+        block.__class__ = Cross
+
+
+def after_softmax(model):
+    for block in model.blocks:
+        a = block.attention
+
+        def forward(x, a=a):
+            B, T, D = x.shape
+            q, k, v = a.qkv(x).view(B, T, 3, a.num_heads, -1).permute(2, 0, 3, 1, 4)
+            weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) / 4
+            return a.proj((weights @ v).transpose(1, 2).reshape(B, T, D))
+
+        a.forward = forward
+
+
+def unprojected(model):
+    for block in model.blocks:
+        block.attention.proj = nn.Identity()
+
+
+def batch_norms(model):
+    class OverFeatures(nn.BatchNorm1d):
+        def forward(self, x):
+            return super().forward(x.mT).mT
+
+    for block in model.blocks:
+        block.norm1, block.norm2 = OverFeatures(64), OverFeatures(64)
+
+
+def loud_head(model):
+    nn.init.normal_(model.head.weight, std=3)
+
+
+class Raises(nn.Module):
+    def forward(self, x):
+        raise KeyError("no such layer")
+
+
+CAUSES = {  # a code that no fault of the collection has: what has it
+    "runs": lambda: Raises(),
+    "channels": lambda in_chans=1: Gray(in_chans),
+    "classes": lambda: vit(num_classes=12),
+    "confined": lambda: Around(after=torch.sigmoid),
+    "log-probabilities": lambda: Around(after=lambda y: y.log_softmax(-1)),
+    "border": lambda: Strided(0),
+    "one patch": lambda: vit(patch_size=28),
+    "overlap": lambda: vit(stem="conv"),
+    "equal positions": RowsAlike,
+    "zero positions": changed(lambda m: nn.init.zeros_(m.positions.table)),
+    "weights sum": changed(after_softmax),
+    "partial mask": changed(masked),
+    "different inputs": changed(reads_other),
+    "no projection": changed(unprojected),
+    "saturated": changed(saturate),
+    "other norm": changed(batch_norms),
+    "leaves out patches": lambda: Two(lambda x: x[:, 1:].mean(1), global_pool="mean"),
+    "flattened": lambda: Two(lambda x: x.flatten(1), 49 * 64, global_pool="mean"),
+    "over features": lambda: Two(lambda x: x.mean(-1), 49, global_pool="mean"),
+    "fixed cls": FixedCls,
+    "first loss": changed(loud_head),
+    "dead": Dead,
+    "unused": Unused,
+    "frozen weights": changed(freeze),
+    "frozen": changed(lambda m: m.positions.table.requires_grad_(False)),
+    "lost on a device": Moved,
+}
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_a_code_has_a_cause(code):
+    assert code in codes(examine(CAUSES[code], IMAGE))
+
+
+def test_every_code_can_be_found():
+    side_by_side = {"dead rows", "not stored", "too large"}  # below, and beside others
+    assert set(KINDS) == set(NAMED.values()) | set(CAUSES) | side_by_side
+
+
+def test_codes_beside_others():
+    assert "dead rows" in codes(examine(lambda: faults.build("causal", CONFIG), IMAGE))
+    assert "not stored" in codes(examine(lambda: faults.build("plain cls", CONFIG), IMAGE))
+    with torch.device("meta"):
+        large = ViT(ViTConfig.vit_h_14())
+    assert codes(examine(large, (3, 224, 224), 1000)) == ["too large"]
+
+
+def test_faults_hide_each_other():
+    """With attention over the batch and no positions, the second is seen when the first is gone."""
+    both = changed(lambda m: (nn.init.zeros_(m.positions.table.requires_grad_(False)), over_the_batch(m)))
+    assert "over the batch" in codes(examine(both, IMAGE))
+
+
+def over_the_batch(model):
+    for block in model.blocks:
+        attention = nn.MultiheadAttention(64, 4)
+        block.attention = attention
+        block.attention.forward = lambda x, a=attention: nn.MultiheadAttention.forward(a, x, x, x)[0]
+
+
+# What models are given ----------------------------------------------------------------------------
+
+
+@dataclass
+class Output:
+    features: torch.Tensor
+    logits: torch.Tensor
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda y: {"logits": y},
+        lambda y: (y, [y.new_zeros(3)]),
+        lambda y: Output(y.new_zeros(len(y), 5), y),
+    ],
+)
+def test_logits_are_found_in_what_a_model_returns(wrap):
+    assert examine(lambda: Around(after=wrap), IMAGE).at("breaks") == []
+
+
+@pytest.mark.parametrize(
+    "model", [vit().half(), torch.nn.DataParallel(vit()), torch.compile(vit()), vit().double().train()]
+)
+def test_half_wrapped_compiled_and_training_models_are_taken_and_come_back(model):
+    before, training = copy.deepcopy(model.state_dict()), model.training
+    state = torch.get_rng_state()
+    report = examine(model, IMAGE)
+    assert report.at("breaks") == [] and "channels" in report.skipped
+    assert torch.equal(torch.get_rng_state(), state) and model.training == training
+    after = model.state_dict()
+    assert before.keys() == after.keys() and all(torch.equal(before[k], after[k]) for k in before)
+    assert {p.dtype for p in model.parameters()} == {v.dtype for v in before.values() if v.is_floating_point()}
+
+
+def test_a_model_that_prints_is_silent_and_two_runs_agree(capsys):
+    def loud(y):
+        print(y.shape)
+        return y
+
+    first, second = (examine(lambda: Around(after=loud), IMAGE) for _ in range(2))
+    assert capsys.readouterr().out == "" and first == second
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Raises(),
+        lambda: nn.Linear(3, 4),
+        lambda: nn.Embedding(4, 4),
+        lambda: nn.Identity(),
+        lambda: 3,
+        lambda missing: None,
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10)),
+        lambda: nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)),
+    ],
+)
+def test_what_is_no_vit_gets_a_report(build):
+    report = examine(build, IMAGE)
+    assert str(report) and json.loads(report.to_json())["version"] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, advice",
+    [
+        ({"build": 3}, "use lambda: MyViT()"),
+        ({"image": 28}, r"use \(3, 32, 32\)"),
+        ({"image": (28, 28)}, r"use \(3, 32, 32\)"),
+        ({"image": (1, 28, 0)}, r"use \(3, 32, 32\)"),
+        ({"num_classes": "ten"}, "use 10"),
+        ({"num_classes": 0}, "use 10"),
+        ({"allow": "scale"}, r"use \('scale',\)"),
+        ({"allow": ("skale",)}, r"use \('scale',\)"),
+    ],
+)
+def test_wrong_arguments_say_what_works(arguments, advice):
+    with pytest.raises((ValueError, TypeError), match=advice):
+        examine(**{"build": vit, "image": IMAGE, **arguments})
+
+
+def test_what_is_so_by_design_is_allowed():
+    def build():
+        return faults.build("undivided", CONFIG)
+
+    assert examine(build, IMAGE).exit_status == 1
+    report = examine(build, IMAGE, allow=("scale",))
+    assert report.exit_status == 0 and report.findings == () and report.allowed == ("scale",)
+
+
+def test_a_report_is_told_in_order_and_shown_with_lamps():
+    report = examine(lambda: faults.build("over the batch", CONFIG), IMAGE)
+    assert codes(report, "breaks") == ["blind", "over the batch"]  # in the order of the data's way
+    text, page = str(report), report._repr_html_()
+    assert "Fix the first, then run again" in text and "batch_first=True" in text and "Not looked at" in text
+    assert page.count("<tr>") == 9 and "🔴" in page and "🟢" in page
+    finding = report.findings[1]
+    assert finding.number == 3 and finding.strict and finding.means and finding.look
+
+
+def test_what_is_in_dispute_counts_as_wide():
+    strict = {name: examine(lambda n=name: faults.build(n, CONFIG), IMAGE).findings[0].strict for name in
+              ("undivided", "one norm", "normalise then add", "norm on the skip", "split by view")}  # fmt: skip
+    assert [name for name, is_strict in strict.items() if is_strict] == ["split by view"]
+
+
+def test_on_the_command_line(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from vitnb import ViT, ViTConfig\nfrom vitbook import faults\n\n"
+        "def right(): return ViT(ViTConfig(depth=2))\n\ndef wrong(): return faults.build('split by view', ViTConfig(depth=2))\n"
+    )
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "vitnb.examine", *arguments, "--image", "1", "28", "28"]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    place = str(tmp_path / "mine.py")
+    assert run(f"{place}:right").returncode == 0
+    wrong = run(f"{place}:wrong", "--json")
+    assert wrong.returncode == 1 and json.loads(wrong.stdout)["findings"][0]["code"] == "heads split"
+    assert run(f"{place}:wrong", "--allow", "heads split").returncode == 0
+    missing = run(f"{place}:nothing")
+    assert missing.returncode == 2 and "use my_vit.py:build" in missing.stderr and "Traceback" not in missing.stderr
+
+
+# The trace ----------------------------------------------------------------------------------------
+
+
+def test_a_trace_follows_what_is_written_in_place_and_through_views():
+    class Writes(nn.Module):
+        def forward(self, x):
+            out = torch.zeros(2, 4)
+            for n in range(2):
+                out[n] = 2 * x[n]
+            early = out + 0
+            out.mul_(3)
+            return early, out
+
+    images = torch.randn(2, 4)
+    seen = trace(Writes(), images)
+    early, late = seen.output
+    lineage = Lineage(seen.nodes)
+    doubled = [node for node in seen.nodes if node.op == "mul" and node.out.shape == (4,)]
+    last = seen.nodes[-1]
+    assert torch.equal(early, 2 * images) and torch.equal(late, 6 * images)
+    assert len(doubled) == 2 and all(lineage.made_from(last, node) for node in doubled) and last.image
+    kept = next(node for node in seen.nodes if node.op == "add")
+    assert torch.equal(kept.out, 2 * images) and torch.equal(doubled[0].out, 2 * images[0])
+
+
+def test_an_edit_replaces_one_result_and_a_stop_ends_the_pass():
+    model, images = vit().eval(), torch.randn(1, *IMAGE)
+    seen = trace(model, images)
+    softmax = next(node for node in seen.nodes if "softmax" in node.op)
+    edited = trace(model, images, {softmax.call: torch.zeros_like})
+    assert not torch.equal(edited.output, seen.output)
+    assert not edited.nodes[softmax.index].out.any() and len(edited.nodes) == len(seen.nodes)
+    stopped = trace(model, images, stop=softmax.call)
+    assert stopped.output is None and stopped.nodes[-1].index == softmax.index
