@@ -276,11 +276,6 @@ def freeze(model):
     model.blocks[0].requires_grad_(False)
 
 
-class Detached(ViT):
-    def encode(self, x):
-        return x + 0 * super().encode(x) if False else self.blocks[1](x.detach() + self.blocks[0](x) * 0)
-
-
 class Unused(ViT):
     def __init__(self):
         super().__init__(CONFIG)
@@ -339,10 +334,6 @@ class RowsAlike(ViT):
     def embed(self, images):
         x = self.patch_embed(images)
         return x + self.rows.expand(-1, -1, 7, -1).flatten(1, 2)
-
-
-class Windowed(ViT):
-    pass
 
 
 def masked(model):
@@ -471,6 +462,35 @@ def over_the_batch(model):
         block.attention.forward = lambda x, a=attention: nn.MultiheadAttention.forward(a, x, x, x)[0]
 
 
+class WholeNorm(nn.Module):
+    """A norm over all of an image's numbers, with a gain for each."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(50, 64))
+
+    def forward(self, x):
+        return self.gain * (x - x.mean((1, 2), keepdim=True)) / x.std((1, 2), keepdim=True)
+
+
+def test_a_norm_with_a_gain_for_each_number_is_seen():
+    def change(model):
+        for block in model.blocks:
+            block.norm1, block.norm2 = WholeNorm(), WholeNorm()
+
+    assert codes(examine(changed(change), IMAGE), "breaks") == ["norm axes"]
+
+
+def test_large_images_are_cut_as_small_ones_are():
+    assert examine(lambda: vit(img_size=144, patch_size=16), (1, 144, 144)).findings == ()
+
+
+@pytest.mark.parametrize("K, after", [(10, lambda y: y.squeeze()), (1, lambda y: y[:, 0])])
+def test_a_lost_axis_is_told_where_it_is_one(K, after):
+    report = examine(lambda: Around(after=after, num_classes=K), IMAGE, K)
+    assert codes(report) == (["batch size"] if K > 1 else []) and not report.skipped.keys() & {"patches", "read-out"}
+
+
 # What models are given ----------------------------------------------------------------------------
 
 
@@ -579,7 +599,8 @@ def test_what_is_in_dispute_counts_as_wide():
 def test_on_the_command_line(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from vitnb import ViT, ViTConfig\nfrom vitbook import faults\n\n"
-        "def right(): return ViT(ViTConfig(depth=2))\n\ndef wrong(): return faults.build('split by view', ViTConfig(depth=2))\n"
+        "def right():\n    return ViT(ViTConfig(depth=2))\n\n"
+        "def wrong():\n    return faults.build('split by view', ViTConfig(depth=2))\n"
     )
 
     def run(*arguments):

@@ -29,6 +29,7 @@ class Exam:
         self.model = self._copy(build) if isinstance(build, nn.Module) else self.fresh()
         self.codes: set[str] = set()  # what was found so far
         self.sizes: list[int] = []  # of batches that the model takes
+        self.squeezes = False  # whether it returns (K,) for one image
         self.grid: Grid | None = None
         self.patch_tokens: frozenset[int] = frozenset()  # that pixels reach; the others are cls and registers
 
@@ -75,8 +76,14 @@ class Exam:
     def outputs(self, output: object, B: int) -> Tensor:
         """The logits (B, K) among what a model returns."""
         output = getattr(output, "logits", output)
-        tensors = [t for t in tree_leaves(output) if isinstance(t, Tensor) and t.ndim and len(t) == B]
-        tensors = [t for t in tensors if t.is_floating_point()]
+        everything = [t for t in tree_leaves(output) if isinstance(t, Tensor) and t.is_floating_point()]
+        tensors = [t for t in everything if t.ndim and len(t) == B]
+        if self.num_classes == 1 and tensors and tensors[0].ndim == 1:
+            return tensors[0][:, None]
+        squeezed = [t for t in everything if B == 1 < self.num_classes and t.shape == (self.num_classes,)]
+        if squeezed:
+            self.squeezes = True
+            return squeezed[0][None]
         fitting = [t for t in tensors if t.ndim == 2 and t.shape[1] == self.num_classes]
         for found in (fitting, [t for t in tensors if t.ndim == 2], tensors):
             if found:

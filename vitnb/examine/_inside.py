@@ -94,16 +94,15 @@ def cut(exam: Exam) -> Iterator[Finding]:
     """Perturb rows, columns, channels and single pixels of the image; see which tokens change."""
     tokens = Tokens(exam)
     C, H, W = exam.image
-    step, every = max(1, min(H, W) // 64), slice(None)
-    rows = tokens.touched([(every, h) for h in range(0, H, step)])
-    columns = tokens.touched([(every, every, w) for w in range(0, W, step)])
+    every, middle = slice(None), H // 2
+    rows = tokens.touched([(every, h) for h in range(H)])
+    columns = tokens.touched([(every, every, w) for w in range(W)])
     patches = frozenset().union(*rows)
     if not patches:
         return
     exam.patch_tokens = patches
     heights, widths = _stripes(rows), _stripes(columns)
-    middle = H // 2 // step
-    split = C > 1 and any(touched != rows[middle] for touched in tokens.touched([(c, middle * step) for c in range(C)]))
+    split = C > 1 and any(touched != rows[middle] for touched in tokens.touched([(c, middle) for c in range(C)]))
     cells = [[row & column for column in (widths or [])] for row in (heights or [])]
     if heights and widths and not split and all(len(cell) == 1 for row in cells for cell in row):
         grid = Grid((H // len(heights), W // len(widths)), [[min(cell) for cell in row] for row in cells])
@@ -113,9 +112,9 @@ def cut(exam: Exam) -> Iterator[Finding]:
 
 
 def _stripes(touched: list[frozenset[int]]) -> list[frozenset[int]] | None:
-    """The sets of tokens of neighbouring rows, if they come in equal runs and share no token; a border may touch none."""
+    """The sets of tokens of neighbouring rows, if they come in equal runs and share no token."""
     while touched and not touched[-1]:
-        touched = touched[:-1]
+        touched = touched[:-1]  # a border that no patch holds
     runs = [touched[0]] + [after for before, after in pairwise(touched) if after != before]
     apart = sum(map(len, runs)) == len(frozenset().union(*runs)) and len(set(runs)) == len(runs)
     lengths = [sum(t == run for t in touched) for run in runs]
@@ -340,9 +339,7 @@ def _projections(s: Structure) -> Iterator[Finding]:
     for branch in s.branches:
         if branch.kind == "attention" and branch.state in ("pre", "normed", "raw"):
             mix = next((a.mix for a in s.attentions if a.weights in branch.inside), None)
-            if mix is not None and not any(
-                is_weighted(n) and s.lineage.made_from(n, mix) for n in branch.inside
-            ):
+            if mix is not None and not any(is_weighted(n) and s.lineage.made_from(n, mix) for n in branch.inside):
                 yield finding("no projection", "Between the heads and the addition there is no linear layer.")
             return
 

@@ -32,6 +32,10 @@ def runs(exam: Exam) -> Iterator[Finding]:
     elif errors:
         B = next(iter(errors))
         yield finding("batch size", f"It runs with batches of {exam.sizes}, and with {B} it ends in {errors[B]}")
+    elif exam.squeezes:
+        yield finding(
+            "batch size", f"For one image it returns logits ({exam.num_classes},), not (1, {exam.num_classes})."
+        )
 
 
 def classes(exam: Exam) -> Iterator[Finding]:

@@ -256,6 +256,9 @@ class Structure:
         x, u = (aligned(self._more[self._here.index(base(n))].out, T, D) for n in (node, before))
         if x is None or u is None or len(x) * T < 8:
             return None
+        own = x.flatten(1), centred(u, (1, 2)).flatten(1)  # with a gain for each token and feature
+        if affine(*own) and not affine(x.flatten(1), u.flatten(1)):
+            return "layer", "tokens and features"
         for axes, over in OTHER_AXES.items():
             if affine(x.flatten(0, 1), centred(u, axes).flatten(0, 1)) and not affine(x.flatten(0, 1), u.flatten(0, 1)):
                 return "layer", over
