@@ -1,0 +1,205 @@
+"""What is wrong in public Vision Transformers that were written from scratch, and what vitnb.examine sees of it.
+
+Chapter 16. The models themselves belong to people who learn or teach, and are not in this
+repository: VITNB_WILD names a private folder with what was read (labels_READER.jsonl, a line a
+model) and what examine said (run_DRAW.jsonl). Only counts leave it. Draw A is what examine was
+built on; for draw B it was frozen before any of it was run.
+"""
+
+import json
+import os
+from collections import Counter, defaultdict
+from math import sqrt
+from pathlib import Path
+from statistics import median
+
+from experiments._experiment import Experiment
+
+THIS = Experiment(
+    seeds=[],
+    purpose="untrained",
+    data=None,
+    readers={"A": ["a1"], "B": ["b1", "b2"]},
+    runs={"A": "run_A", "B": "run_B_frozen"},
+    frozen="1bd84464dc682e0eb541f75302f31029706e5e681bf78b9be6bf937a7f2e7bc0",  # sha256 of vitnb/examine/*.py
+    labels="Two language models read each model of draw B, apart from each other, by the written rule in the "
+    "docstring of vitnb.examine, without what examine says; one read draw A. They agree on which models of draw B "
+    "have a bug; that is not the agreement of two people, and neither reader is independent of the other's training.",
+)
+CODES = {  # a kind that a reader names: the codes of findings that name its cause
+    "shared layer": {"shared"},
+    "scale": {"scale"},
+    "no scale": {"scale"},
+    "divided after softmax": {"weights sum", "scale"},
+    "over the batch": {"over the batch"},
+    "patches scrambled": {"cut"},
+    "map reshaped": {"cut"},
+    "one patch": {"one patch"},
+    "normalise then add": {"normalise, then add"},
+    "norm on the skip": {"norm on the skip"},
+    "doubled branch": {"doubled"},
+    "missing residual": {"no skip"},
+    "old skip": {"old skip"},
+    "heads split": {"heads split"},
+    "heads merged": {"heads merged"},
+    "cls misplaced": {"reads a patch"},
+    "patch read": {"reads a patch"},
+    "softmax output": {"probabilities"},
+    "sigmoid output": {"confined"},
+    "softmax axis": {"softmax axis"},
+    "classes": {"classes"},
+    "no positions": {"no positions"},
+    "same position everywhere": {"no positions", "equal positions"},
+    "positions per image": {"image positions", "batch size"},
+    "plain tensor": {"left behind", "not stored"},
+    "lost on device": {"lost on a device", "left behind"},
+    "unregistered": {"unregistered", "lost on a device"},
+    "dead": {"dead", "forgotten"},
+    "unused": {"unused", "dead", "forgotten"},
+    "no gradient": {"no gradient"},
+    "same projection": {"same projection"},
+    "linear mlp": {"no activation"},
+    "act at end": {"activation at the end"},
+    "parallel": {"parallel"},
+    "missing norm": {"missing norm", "no last norm", "no norm"},
+    "norm after branch": {"missing norm", "norm after the branch"},
+    "norm axes": {"norm axes"},
+    "norm formula": {"norm formula"},
+    "dropout in eval": {"random"},
+    "made in forward": {"random", "unregistered"},
+    "mask": {"mask", "partial mask"},
+    "causal": {"mask"},
+    "saturated": {"saturated"},
+    "pooled over features": {"over features"},
+    "leaves out patches": {"leaves out patches"},
+    "channels": {"channels"},
+    "batch size": {"batch size"},
+    "frozen": {"frozen", "frozen weights"},
+    "twice": {"projected twice"},
+}
+SHAPES = {"classes", "channels", "batch size", "positions per image"}  # what a test of shapes sees
+
+
+def run() -> dict:
+    folder = Path(os.environ["VITNB_WILD"])
+    draws = {name: _Draw(name, folder) for name in THIS.readers}
+    return {
+        "draws": [draw.summary() for draw in draws.values()],
+        "kinds": _kinds(draws.values()),
+        "seen": {name: draw.seen() for name, draw in draws.items()},
+        "alarms": {name: draw.alarms() for name, draw in draws.items()},
+        "agreement": draws["B"].agreement(),
+        "labels": THIS.labels,
+        "seconds": {name: draw.seconds() for name, draw in draws.items()},
+    }
+
+
+class _Draw:
+    def __init__(self, name: str, folder: Path):
+        self.name = name
+        self.readings = [_lines(folder / f"labels_{reader}.jsonl") for reader in THIS.readers[name]]
+        self.said = _lines(folder / f"{THIS.runs[name]}.jsonl")
+        self.models = sorted(set.intersection(*(set(reading) for reading in self.readings)))
+
+    def rows(self, model: str, level: str = "bug", reading: int = 0) -> list[dict]:
+        return [row for row in self.readings[reading][model]["rows"] if row["level"] == level]
+
+    def codes(self, model: str, level: str | None = None) -> set[str]:
+        findings = self.said.get(model, {}).get("findings", [])
+        return {code for at, code, _ in findings if level in (None, at)}
+
+    def runs(self, model: str) -> bool:
+        return bool(self.said.get(model, {}).get("findings") is not None) and "runs" not in self.codes(model)
+
+    def wrong(self, reading: int = 0, strict: bool = False) -> list[str]:
+        return [m for m in self.models if any(not (strict and row.get("wide")) for row in self.rows(m, "bug", reading))]
+
+    def summary(self) -> dict:
+        bug = self.wrong()
+        low, high = wilson(len(bug), len(self.models))
+        clones = sum(bool(self.readings[0][m].get("clone_of")) for m in self.models)
+        crash = [m for m in self.models if self.rows(m, "crash")]
+        return {
+            "name": self.name,
+            "models": len(self.models),
+            "clones": clones,
+            "bug": len(bug),
+            "low": low,
+            "high": high,
+            "strict": len(self.wrong(strict=True)),
+            "crash": len(crash),
+            "bug_or_crash": len({*bug, *crash}),
+            "loop": sum(bool(self.rows(m, "loop")) for m in self.models),
+            "departs": sum(bool(self.rows(m, "departs")) for m in self.models),
+        }
+
+    def seen(self) -> dict:
+        """Bugs of models that run, and those of them that a finding names; models with at least one named."""
+        rows = [(m, row["kind"]) for m in self.models if self.runs(m) for row in self.rows(m)]
+        named = [(m, kind) for m, kind in rows if CODES.get(kind, set()) & self.codes(m)]
+        models = {m for m, _ in rows}
+        missed = Counter(kind for m, kind in rows if (m, kind) not in named)
+        return {
+            "of": len(rows),
+            "examine": len(named),
+            "shapes": sum(kind in SHAPES for _, kind in rows),
+            "models": len(models),
+            "models_seen": len({m for m, _ in named}),
+            "missed": dict(missed.most_common()),
+        }
+
+    def alarms(self) -> dict:
+        """Models without a bug or a crash in any reading for which examine says that something breaks."""
+        clean = [
+            m
+            for m in self.models
+            if self.runs(m)
+            and not any(self.rows(m, at, n) for at in ("bug", "crash") for n in range(len(self.readings)))
+        ]
+        false = Counter(code for m in clean for code in self.codes(m, "breaks"))
+        return {"of": len(clean), "n": sum(bool(self.codes(m, "breaks")) for m in clean), "codes": dict(false)}
+
+    def agreement(self) -> dict:
+        a, b = ({m for m in self.wrong(n)} for n in (0, 1))
+        both = [(m in a, m in b) for m in self.models]
+        equal = sum(x == y for x, y in both) / len(both)
+        chance = sum(
+            (sum(x is v for x, _ in both) / len(both)) * (sum(y is v for _, y in both) / len(both))
+            for v in (True, False)
+        )
+        kinds = [[{row["kind"] for row in self.rows(m, "bug", n)} for m in self.models] for n in (0, 1)]
+        common = sum(len(x & y) for x, y in zip(*kinds, strict=True))
+        either = sum(len(x | y) for x, y in zip(*kinds, strict=True))
+        return {
+            "equal": equal,
+            "kappa": (equal - chance) / (1 - chance),
+            "kinds_common": common,
+            "kinds_either": either,
+        }
+
+    def seconds(self) -> dict:
+        taken = [line["seconds"] for model, line in self.said.items() if self.runs(model)]
+        return {"median": median(taken), "worst": max(taken)}
+
+
+def _kinds(draws) -> list[dict]:
+    """How many models have a bug of each kind, by the first reader; kinds of one model alone are told together."""
+    models: dict[str, set] = defaultdict(set)
+    for draw in draws:
+        for model in draw.models:
+            for row in draw.rows(model):
+                models[row["kind"]].add((draw.name, model))
+    several = sorted(((len(found), kind) for kind, found in models.items() if len(found) > 1), reverse=True)
+    alone = {model for found in models.values() if len(found) == 1 for model in found}
+    return [{"kind": kind, "models": n} for n, kind in several] + [{"kind": "one model each", "models": len(alone)}]
+
+
+def _lines(path: Path) -> dict[str, dict]:
+    return {line["id"]: line for line in map(json.loads, path.read_text().splitlines())}
+
+
+def wilson(k: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """The 95 % interval of a share, k of n (Wilson 1927)."""
+    share, room = k / n, z * z / n
+    middle, half = share + room / 2, z * sqrt(share * (1 - share) / n + room / (4 * n))
+    return (middle - half) / (1 + room), (middle + half) / (1 + room)
