@@ -35,9 +35,15 @@ def photos(root: Path, classes: Sequence[str]) -> list[Photo]:
         for path in sorted((root / name).rglob("*")):
             hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
             if path.is_file() and not hidden:
-                digest = hashlib.sha256(path.read_bytes()).digest()
-                found.append(Photo(path, label, int.from_bytes(digest[:8]) / 2**64))
+                found.append(Photo(path, label, _place(path)))
     return found
+
+
+def _place(path: Path) -> float:
+    try:
+        return int.from_bytes(hashlib.sha256(path.read_bytes()).digest()[:8]) / 2**64
+    except OSError:  # what may not be read is left out later, with its reason
+        return 0.0
 
 
 def class_names(root: Path) -> list[str]:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -23,18 +24,38 @@ def switched_on(variable: str) -> bool:
 # Values that work, for what 4 would be an odd advice.
 USUAL: dict[str, float] = {"lr": 3e-3, "norm_eps": 1e-6, "pos_std": 0.02, "temperature": 1e4}
 USUAL |= {"epochs": 20, "batch_size": 128, "embed_dim": 64, "hidden_dim": 128, "num_classes": 10, "num_tokens": 50}
+USUAL |= {"img_size": 224, "memory": 4 << 30, "lr_by_part": 1e-3, "weight_decay": 0.05, "shift": 1, "seed": 0}
 
 
-def positive_int(name: str, value: Any) -> int:
-    """Return value as an int, or raise if it is not a whole number above zero."""
-    usual = int(USUAL.get(name, 4))
+def _usual(name: str, other: float) -> float:
+    """The value that works for an argument, also for a part of it, as img_size height or lr_by_part['head']."""
+    return USUAL.get(name.split(" ")[0].split("[")[0], other)
+
+
+def positive_int(name: str, value: Any, least: int = 1) -> int:
+    """Return value as an int, or raise if it is not a whole number above zero, or from another least one on."""
+    usual = int(_usual(name, 4))
     if isinstance(value, Tensor) and value.dtype == torch.int64 and value.ndim == 0:
         value = int(value)  # torch.jit.trace makes tensors of sizes
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be a whole number, got {value!r}: use {usual}, for example")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}: use {usual}, for example")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}: use {usual}, for example")
     return int(value)
+
+
+def switch(name: str, value: Any) -> bool:
+    """Return value as a bool, or raise: a word such as "no" would count as yes."""
+    if not isinstance(value, Integral | numpy.bool_) or value not in (0, 1):
+        raise TypeError(f"{name} must be True or False, got {value!r}: use True or False")
+    return bool(value)
+
+
+def path(name: str, value: Any, usual: str) -> Path:
+    """Return value as a Path."""
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} must be a path, got {value!r}: use {usual!r}, for example")
+    return Path(value)
 
 
 def pair(name: str, size: Any) -> tuple[int, int]:
@@ -50,20 +71,32 @@ def pair(name: str, size: Any) -> tuple[int, int]:
 
 def probability(name: str, value: Any) -> float:
     """Return value as a float in [0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}: use 0.1, for example")
-    if not 0 <= value < 1:
+    if not 0 <= _real(name, value, 0.1) < 1:
         raise ValueError(f"{name} must lie in [0, 1), got {value}: use 0.1, for example")
     return float(value)
 
 
 def positive_float(name: str, value: Any) -> float:
     """Return value as a float above zero."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}: use {USUAL.get(name, 1.0)}, for example")
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{name} must be above 0 and finite, got {value}: use {USUAL.get(name, 1.0)}, for example")
+    usual = _usual(name, 1.0)
+    if not 0 < _real(name, value, usual) < math.inf:
+        raise ValueError(f"{name} must be above 0 and finite, got {value}: use {usual}, for example")
     return float(value)
+
+
+def float_from_0(name: str, value: Any, most: float = math.inf) -> float:
+    """Return value as a float from zero on, up to the most that it can be."""
+    usual = _usual(name, 0.25)
+    if not (0 <= _real(name, value, usual) <= most and value < math.inf):
+        until = "finite" if most == math.inf else f"at most {most:g}"
+        raise ValueError(f"{name} must be at least 0 and {until}, got {value}: use {usual}, or 0 for none")
+    return float(value)
+
+
+def _real(name: str, value: Any, usual: float) -> Any:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}: use {usual}, for example")
+    return value
 
 
 def choice(name: str, value: Any, allowed: Iterable[str]) -> str:
@@ -194,12 +227,19 @@ def _described(x: Any) -> str:
     if y is None:
         return kind + repr(x)[:60]
     text = f"{kind}{str(y.dtype).removeprefix('torch.')} of shape {tuple(y.shape)}"
-    return f"{text} from {_ends(y)[0]:.3g} to {_ends(y)[1]:.3g}" if y.numel() else text
+    return f"{text} from {_ends(y)[0]:.3g} to {_ends(y)[1]:.3g}" if _has_numbers(y) else text
+
+
+def _has_numbers(x: Tensor) -> bool:
+    """Whether there is something to read: torch.export follows tensors of which it knows the shape alone."""
+    return x.numel() > 0 and not x.is_meta and not torch.compiler.is_compiling()
 
 
 def _ends(x: Tensor) -> tuple[float, float]:
     """The smallest and the largest number; NaN if there is one."""
-    low, high = (x if x.is_floating_point() else x.float()).aminmax() if x.numel() else (x.new_zeros(()),) * 2
+    if not _has_numbers(x):
+        return 0.0, 0.0
+    low, high = (x if x.is_floating_point() else x.float()).aminmax()
     return low.item(), high.item()
 
 
@@ -238,7 +278,7 @@ def _from_0_to_1(use: str, x: Tensor) -> str:
     if x.dtype == torch.uint8 or (x.is_floating_point() and not x.numel()):
         return use
     y = x if x.is_floating_point() else x.double()
-    if not y.isfinite().all():
+    if not math.isfinite(sum(_ends(y))):
         return _from_0_to_1(f"{use}.nan_to_num(0, 1, 0)", y.nan_to_num(0, 1, 0))
     low, high = _ends(y)
     if 0 <= low <= high <= 1:

@@ -71,7 +71,8 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
 
     Raises: ValueError if the model holds no MultiHeadAttention.
     """
-    layers = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
+    parts = model.modules() if isinstance(model, nn.Module) else ()
+    layers = [m for m in parts if isinstance(m, MultiHeadAttention)]
     if not layers:
         raise ValueError(
             f"model {type(model).__name__} holds no vitnb.MultiHeadAttention to record: "

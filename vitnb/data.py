@@ -14,8 +14,9 @@ from torch import Tensor
 
 from vitnb import _folder
 from vitnb._archives import fashion_mnist
-from vitnb._validate import Size, pair, positive_int, probability, tensor
+from vitnb._validate import Size, float_from_0, pair, positive_int, probability, switch, tensor
 from vitnb._validate import labels as check_labels
+from vitnb._validate import path as check_path
 from vitnb._validate import pixels as check_pixels
 
 NAMES = ("fashion_mnist", "digits")
@@ -141,8 +142,8 @@ def load(name: str = "fashion_mnist", root: str | Path | None = None, device: st
     """
     if name not in NAMES:
         raise ValueError(f"name is {name!r}: use one of {', '.join(map(repr, NAMES))}")
-    if not (root is None or isinstance(root, (str, Path))):
-        raise TypeError(f"root is {root!r}: use a folder such as 'data', or None")
+    if root is not None:
+        root = check_path("root", root, "data")
     dataset = _digits() if name == "digits" else _fashion_mnist(root)
     return dataset if device is None else dataset.to(device)
 
@@ -167,17 +168,20 @@ def folder(
     Raises: FileNotFoundError if path is no folder; ValueError or TypeError for another argument that cannot
         be, for a folder without classes, or for a class without a photo to train on; ImportError without Pillow.
     """
-    if not isinstance(path, (str, Path)):
-        raise TypeError(f"path must be a folder, got {path!r}: use 'photos', for example")
+    root = check_path("path", path, "photos")
     size, in_chans = pair("img_size", img_size), positive_int("in_chans", in_chans)
     if in_chans not in (1, 3):
         raise ValueError(f"in_chans must be 1 or 3, got {in_chans}: use 3, for example")
-    share, root = probability("validation", validation), Path(path)
+    share, mirror = probability("validation", validation), switch("mirror", mirror)
+    memory = positive_int("memory", memory)
     classes = _folder.class_names(root)
     sides = _folder.split(_folder.photos(root, classes), share, len(classes))
-    images, kept, broken = _folder.read(sum(sides, []), size, in_chans, positive_int("memory", memory))
+    images, kept, broken = _folder.read(sum(sides, []), size, in_chans, memory)
     _folder.report(broken, root, len(kept) + len(broken))
-    n = len({photo.path for photo in sides[0]} & {photo.path for photo in kept})
+    sides = _folder.split(kept, share, len(classes))  # one that cannot be read is nothing that a class keeps
+    if sum(sides, []) != kept:
+        images, kept, _ = _folder.read(sum(sides, []), size, in_chans, memory)
+    n = len(sides[0])
     labels = torch.tensor([photo.label for photo in kept], dtype=torch.long)
     if missing := set(range(len(classes))) - set(labels[:n].tolist()):
         raise ValueError(f"path {root} has no photo to train on in {classes[min(missing)]!r}: add some, or remove it")
@@ -258,7 +262,5 @@ def _fashion_mnist(root: str | Path | None) -> Dataset:
 
 def _check_augment(images: Tensor, shift: int, erase: float) -> None:
     tensor("images", images, 4, "(B, C, H, W)")
-    if not isinstance(shift, int) or shift < 0:
-        raise ValueError(f"shift is {shift!r}: use 1, for example, or 0 for none")
-    if not 0 <= erase <= 1:
-        raise ValueError(f"erase is {erase!r}: use 0.25, for example, a share of the images from 0 to 1")
+    positive_int("shift", shift, least=0)
+    float_from_0("erase", erase, most=1)

@@ -8,7 +8,7 @@ exactly as if it had not been, and on a CPU ends with the same bits.
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -21,7 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitnb import distributed
-from vitnb._validate import choice, positive_float, positive_int, probability
+from vitnb._validate import choice, float_from_0, positive_float, positive_int, probability, switch
+from vitnb._validate import path as check_path
 from vitnb.checkpoint import delayed_interrupt, load_checkpoint, save_checkpoint
 from vitnb.data import Dataset, augment
 from vitnb.evaluation import count_look, device_of, dtype_of, evaluate_held_out
@@ -54,31 +55,28 @@ class Recipe:
     lr_by_part: Mapping[str, float] | None = None  # {"head": 1e-3}: the highest of parameters whose names begin so
 
     def __post_init__(self) -> None:
-        positive_int("batch_size", self.batch_size)
+        for name, least in (("batch_size", 1), ("shift", 0), ("seed", 0)):
+            object.__setattr__(self, name, positive_int(name, getattr(self, name), least))
         epochs = positive_float("epochs", self.epochs)
         object.__setattr__(self, "epochs", int(epochs) if epochs.is_integer() else epochs)
         positive_float("lr", self.lr)
-        for part, lr in (self.lr_by_part or {}).items():
-            positive_float(f"lr_by_part[{part!r}]", lr)
+        if self.lr_by_part is not None:
+            _check_lrs(self.lr_by_part)
         if self.lr_by_part and self.optimizer == "muon":
             raise ValueError(f"lr_by_part needs another optimizer than {self.optimizer!r}: use 'adamw'")
         if self.clip is not None:
             positive_float("clip", self.clip)
-        if len(self.betas) != 2:
+        if not isinstance(self.betas, Sized) or len(self.betas) != 2:
             raise ValueError(f"betas must be two numbers, got {self.betas!r}: use (0.9, 0.99)")
         object.__setattr__(self, "betas", tuple(probability("betas", beta) for beta in self.betas))
         for name in ("warmup", "label_smoothing"):
             probability(name, getattr(self, name))
         choice("schedule", self.schedule, ("cosine", "constant"))
         choice("optimizer", self.optimizer, ("adamw", "sgd", "muon"))
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay must be at least 0 and finite, got {self.weight_decay!r}: use 0.05 or 0")
-        if not isinstance(self.shift, int) or self.shift < 0:
-            raise ValueError(f"shift must be a whole number of pixels, got {self.shift!r}: use 1, or 0 for none")
-        if not 0 <= self.erase <= 1:
-            raise ValueError(f"erase must lie in [0, 1], got {self.erase!r}: use 0.25, or 0 for none")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed must be a whole number from 0 on, got {self.seed!r}: use 0")
+        float_from_0("weight_decay", self.weight_decay)
+        float_from_0("erase", self.erase, most=1)
+        for name in ("flip", "autocast"):
+            switch(name, getattr(self, name))
 
     def lr_at(self, step: int, steps: int) -> float:
         """The learning rate of a step, from 0 to steps - 1: up in a line, then down half a cosine."""
@@ -140,7 +138,8 @@ def lr_groups(model: nn.Module, groups: list[dict[str, Any]], recipe: Recipe) ->
             part = next((part for part in by_length if f"{names[parameter]}.".startswith(f"{part}.")), "")
             found.setdefault((number, part), []).append(parameter)
     if missing := set(by_length) - {part for _, part in found}:
-        parts = ", ".join(sorted({repr(name.split(".")[0]) for name in names.values()}))
+        trained = (name for parameter, name in names.items() if parameter.requires_grad)
+        parts = ", ".join(sorted({repr(name.split(".")[0]) for name in trained}))
         raise ValueError(f"lr_by_part names {min(missing)!r}, of which nothing is trained: use one of {parts}")
     scales = {"": 1.0} | {part: lr / recipe.lr for part, lr in recipe.lr_by_part.items()}
     return [groups[n] | {"params": chosen, "lr_scale": scales[part]} for (n, part), chosen in found.items()]
@@ -428,7 +427,9 @@ def fit(
     """
     distributed.init(device_of(model))
     run = Training(model, data, Recipe() if recipe is None else recipe)
-    path = None if checkpoint is None else Path(checkpoint)
+    path = None if checkpoint is None else check_path("checkpoint", checkpoint, "run.pt")
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(f"callbacks must be a list of functions, got {callbacks!r}: use [callbacks]")
     gpus = [run.device] if run.device.type == "cuda" else []
     model.train()
     try:
@@ -490,6 +491,13 @@ def _check(model: nn.Module, data: Dataset, recipe: Recipe) -> None:
     n = len(data.train_labels)
     if n < recipe.batch_size:
         raise ValueError(f"batch_size is {recipe.batch_size}, but there are {n} training images: use {n or 1} or fewer")
+
+
+def _check_lrs(by_part: Mapping[str, float]) -> None:
+    if not isinstance(by_part, Mapping) or not all(isinstance(part, str) for part in by_part):
+        raise TypeError(f"lr_by_part must be a dictionary of names and rates, got {by_part!r}: use {{'head': 1e-3}}")
+    for part, lr in by_part.items():
+        positive_float(f"lr_by_part[{part!r}]", lr)
 
 
 def _check_logits(logits: Tensor, batch: int, classes: int) -> None:

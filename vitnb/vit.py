@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vitnb._validate import Size, choice, divides, pair, positive_float, positive_int, probability, tensor
+from vitnb._validate import Size, choice, divides, pair, positive_float, positive_int, probability, switch, tensor
 from vitnb.blocks import PostNormBlock, PreNormBlock
 from vitnb.patches import ConvStem, PatchEmbedding, grid_size
 from vitnb.pooling import AttentionPool, ClsToken, MeanPool, Registers
@@ -72,12 +72,11 @@ class ViTConfig:
             positive_int(name, getattr(self, name))
         divides("embed_dim", self.embed_dim, "num_heads", self.num_heads)
         for name in ("num_classes", "reg_tokens"):
-            if getattr(self, name) != 0:
-                positive_int(name, getattr(self, name))
+            positive_int(name, getattr(self, name), least=0)
         for name in ("mlp_ratio", "pos_std", "norm_eps", *(["init_values"] if self.init_values is not None else [])):
             positive_float(name, getattr(self, name))
-        if not isinstance(self.no_embed_class, bool):
-            raise TypeError(f"no_embed_class must be True or False, got {self.no_embed_class!r}: use False")
+        for name in ("qkv_bias", "no_embed_class"):
+            switch(name, getattr(self, name))
         for name in ("dropout", "attn_dropout"):
             probability(name, getattr(self, name))
         choice("stem", self.stem, STEMS)
@@ -253,7 +252,8 @@ class ViT(nn.Module):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Take the weights of another ViT, also of one that was compiled or wrapped: see unwrapped.
 
-        Raises: ValueError for the weights of another library, with the function that converts them.
+        Raises: ValueError for the weights of another library, with the function that converts them,
+            and for those of a ViT of other sizes.
         """
         state = unwrapped(state_dict)
         foreign = state.keys() - self.state_dict().keys()  # a subclass may have parts of such names itself
@@ -263,7 +263,15 @@ class ViT(nn.Module):
                     f"state_dict has the names of {library}, got {part}: load it into a model of {library}, "
                     f"then use vitnb.weights.{function}(model)"
                 )
-        return super().load_state_dict(state, strict, assign)
+        try:
+            return super().load_state_dict(state, strict, assign)
+        except RuntimeError:
+            own = {name: tuple(t.shape) for name, t in self.state_dict().items()}
+            if not strict:  # only what stands in both counts
+                state = {name: value for name, value in state.items() if name in own}
+                own = {name: own[name] for name in state}
+            check_shapes("state_dict", own, {name: tuple(getattr(t, "shape", ())) for name, t in state.items()})
+            raise
 
     def no_weight_decay(self) -> set[str]:
         """Name the parameters that are no weights of a product: positions, cls token, query, registers."""
@@ -312,6 +320,17 @@ def unwrapped(state: Mapping[str, Any]) -> Mapping[str, Any]:
         if state and all(name.startswith(prefix) for name in state):
             return unwrapped({name.removeprefix(prefix): value for name, value in state.items()})
     return state
+
+
+def check_shapes(name: str, expected: Mapping[str, tuple], given: Mapping[str, tuple]) -> None:
+    """Raise unless the tensors of two state dicts have the same names and shapes."""
+    for key in sorted(expected.keys() | given.keys()):
+        if key not in expected:
+            raise ValueError(f"{name} must not hold {key}, which this ViT does not have: use weights without it")
+        shape, found = expected[key], given.get(key)
+        if shape != found:
+            use = f"with_head({found[0]})" if key.startswith("head.") and found else "that shape"
+            raise ValueError(f"{name} must hold {key} of shape {shape}, got {found}: use {use}")
 
 
 def count_parameters(model: nn.Module) -> int:

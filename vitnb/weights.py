@@ -8,10 +8,11 @@ import os
 import re
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,9 +22,10 @@ from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
 from vitnb._files import replacing
+from vitnb._validate import path as check_path
 from vitnb._validate import switched_on
 from vitnb.positions import SinCosPositions
-from vitnb.vit import ViT, ViTConfig, unwrapped
+from vitnb.vit import FOREIGN, ViT, ViTConfig, check_shapes, unwrapped
 
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer as TimmViT
@@ -87,6 +89,8 @@ HUGGING_FACE = [  # the names of transformers 5, then those of 4 that differ
 ]
 TORCHVISION_DROPS, TIMM_DROPS = (".dropout", ".mlp.2", ".mlp.4"), ("pos_drop", ".proj_drop", ".drop1", ".drop2")
 USE = "use a plain one such as"
+FILE = "vit.safetensors"
+STRIDE = 1009  # numbers between where two weights begin: a prime, so that their rows do not begin together
 TORCHVISION_ONE, TIMM_ONE = "torchvision.models.vit_b_16()", "timm.create_model('vit_base_patch16_224')"
 HUGGING_FACE_ONE = "transformers.ViTForImageClassification(transformers.ViTConfig())"
 
@@ -101,7 +105,7 @@ def from_torchvision(model: "TorchvisionViT") -> ViT:
     """
     model = _bare(model)
     if not hasattr(model, "conv_proj") or not hasattr(model, "encoder"):
-        raise TypeError(f"model must be a torchvision VisionTransformer, got {_kind(model)}: {USE} {TORCHVISION_ONE}")
+        raise TypeError(f"model must be a torchvision VisionTransformer, got {_kind(model, TORCHVISION_ONE)}")
     if not isinstance(model.conv_proj, nn.Conv2d):
         raise ValueError(f"model has a convolutional stem, got conv_stem_configs: {USE} {TORCHVISION_ONE}")
     if hasattr(model.heads, "pre_logits"):
@@ -125,7 +129,7 @@ def from_torchvision(model: "TorchvisionViT") -> ViT:
             norm_eps=block.ln_1.eps,
         )
         names = [(b, a) for a, b in TORCHVISION[:-1]] + [(head, "head.")]
-        return _proven(model, config, names, TORCHVISION_DROPS + (".self_attention",), TORCHVISION_ONE)
+        return _converted(model, config, names, TORCHVISION_DROPS + (".self_attention",), TORCHVISION_ONE)
 
 
 def to_torchvision(model: ViT) -> "TorchvisionViT":
@@ -143,7 +147,8 @@ def to_torchvision(model: ViT) -> "TorchvisionViT":
     for name, (height, width) in (("img_size", pe.img_size), ("patch_size", pe.patch_size)):
         if height != width:
             raise ValueError(f"{name} must be square for torchvision, got {(height, width)}: use {height}")
-    other = VisionTransformer(
+    other = _empty(
+        VisionTransformer,
         image_size=pe.img_size[0],
         patch_size=pe.patch_size[0],
         num_layers=c.depth,
@@ -168,7 +173,7 @@ def from_timm(model: "TimmViT") -> ViT:
     """
     model = _bare(model)
     if not hasattr(model, "patch_embed") or not hasattr(model, "blocks"):
-        raise TypeError(f"model must be a timm VisionTransformer, got {_kind(model)}: {USE} {TIMM_ONE}")
+        raise TypeError(f"model must be a timm VisionTransformer, got {_kind(model, TIMM_ONE)}")
     with _reading(model, TIMM_ONE):
         pool = {"token": "cls", "avg": "mean"}.get(model.global_pool)
         if pool is None or (pool == "mean" and (model.cls_token is not None or list(model.fc_norm.parameters()))):
@@ -197,7 +202,7 @@ def from_timm(model: "TimmViT") -> ViT:
             no_embed_class=model.no_embed_class,
         )
         names = [(b, a) for a, b in TIMM[:-1]] + [(head, "head.")]
-        return _proven(model, config, names, TIMM_DROPS + (".attn_drop",), TIMM_ONE)
+        return _converted(model, config, names, TIMM_DROPS + (".attn_drop",), TIMM_ONE)
 
 
 def to_timm(model: ViT) -> "TimmViT":
@@ -213,7 +218,8 @@ def to_timm(model: ViT) -> "TimmViT":
     _require(c, "timm", dict(stem="patch", norm="pre"))
     if c.global_pool == "attn":
         raise ValueError("global_pool must be 'cls' or 'mean' for timm, got 'attn', which has an MLP there: use 'cls'")
-    other = VisionTransformer(
+    other = _empty(
+        VisionTransformer,
         img_size=pe.img_size,
         patch_size=pe.patch_size,
         in_chans=c.in_chans,
@@ -249,7 +255,7 @@ def from_huggingface(model: "PreTrainedModel") -> ViT:
     model = _bare(model)
     base = getattr(model, getattr(model, "base_model_prefix", ""), model)
     if not hasattr(base, "embeddings") or not hasattr(model, "config"):
-        raise TypeError(f"model must be a ViT of transformers, got {_kind(model)}: {USE} {HUGGING_FACE_ONE}")
+        raise TypeError(f"model must be a ViT of transformers, got {_kind(model, HUGGING_FACE_ONE)}")
     with _reading(model, HUGGING_FACE_ONE):
         c, embed, K = model.config, base.embeddings, _head(model, "classifier")[0]
         registers = getattr(embed, "register_tokens", None)
@@ -277,7 +283,7 @@ def from_huggingface(model: "PreTrainedModel") -> ViT:
         )
         prefix = "" if base is model else f"{model.base_model_prefix}."
         names = [(b if a == "head." else prefix + b, a) for a, b in HUGGING_FACE]
-        return _proven(model, config, names, ("dropout", "attention"), HUGGING_FACE_ONE)
+        return _converted(model, config, names, ("dropout", "attention"), HUGGING_FACE_ONE)
 
 
 NOT_HERE = """\
@@ -327,10 +333,10 @@ def _fetched(url: str, path: Path, seconds: float) -> bool:
 def save(model: ViT, path: str | os.PathLike) -> None:
     """Write weights and config to one safetensors file, whole or not at all.
 
-    Raises: TypeError if model is no ViT; ValueError if it is not what its config says, so that load would
-        give another one; OSError if the disk refuses, and then the file that was there before is untouched.
+    Raises: TypeError if model is no ViT or path no path; ValueError if model is not what its config says, so that
+        load would give another one; OSError if the disk refuses, and then the file that was there before is untouched.
     """
-    model = _vit(model)
+    model, path = _vit(model), check_path("path", path, FILE)
     tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
     with replacing(path) as part:  # safetensors' own save_file makes files that nobody else can read
         part.write_bytes(serialize(tensors, {"vitnb.config": json.dumps(model.config.to_dict())}))
@@ -339,10 +345,10 @@ def save(model: ViT, path: str | os.PathLike) -> None:
 def load(path: str | os.PathLike) -> ViT:
     """Read a model that save wrote, on the CPU and in eval mode.
 
-    Raises: FileNotFoundError; ValueError if the file is damaged, is not
+    Raises: FileNotFoundError; TypeError for what is no path; ValueError if the file is damaged, is not
         ours, or holds other weights than its config announces.
     """
-    if not Path(path).is_file():
+    if not check_path("path", path, FILE).is_file():
         raise FileNotFoundError(f"no weights at {path}: use the path that vitnb.weights.save wrote")
     try:
         with safe_open(path, framework="pt") as file:
@@ -362,7 +368,7 @@ def load(path: str | os.PathLike) -> ViT:
             f"path {path} holds a config that is none here ({error}): use the vitnb that saved it"
         ) from error
     try:
-        return _filled(_empty(config), unwrapped(tensors), training=False)
+        return _filled(_empty(ViT, config), unwrapped(tensors), training=False)
     except ValueError as error:
         raise ValueError(f"path {path} does not hold the weights of its config: {error}") from error
 
@@ -390,10 +396,14 @@ def _bare(model: nn.Module) -> Any:
     return model
 
 
-def _kind(model: object) -> str:
-    """What somebody gives in place of a model."""
+def _kind(model: object, plain: str) -> str:
+    """What somebody gives in place of a model, and what to do: call what converts a model of that library."""
+    name, library = type(model).__name__, type(model).__module__.split(".")[0]
+    function = dict(FOREIGN.values()).get(library, "")
+    if function and f"{library}." not in plain:
+        return f"{name} of {library}: use {function}(model)"
     loaded = ", which has to be loaded into its model first" if isinstance(model, Mapping) else ""
-    return f"{type(model).__name__}{loaded}"
+    return f"{name}{loaded}: {USE} {plain}"
 
 
 @contextmanager
@@ -433,23 +443,38 @@ def _drop(layer: nn.Module) -> str:
     return next((name for name in ("p", "dropout", "attention_dropout", "dropout_prob") if hasattr(layer, name)), "")
 
 
-def _proven(
+def _converted(
     model: nn.Module, config: ViTConfig, names: list[tuple[str, str]], drops: tuple[str, ...], plain: str
 ) -> ViT:
-    """Copy a model's weights into a ViT of this config, once it is shown to compute the same.
+    """Copy a model's weights into a ViT of this config, once it is shown to compute the same."""
+    _prove(model, config, names, drops, plain)
+    return _filled(_empty(ViT, config), _renamed(model, names, config), model.training)
+
+
+def _prove(
+    model: nn.Module, config: ViTConfig, names: list[tuple[str, str]], drops: tuple[str, ...], plain: str
+) -> None:
+    """Raise unless a model with other weights gives what a ViT of this config with the same weights does.
 
     drops are the names of its dropout layers that a ViT has as well: nothing else may be random in training.
     """
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            raise ValueError(
+                f"model.{name} is on the device meta, which holds no numbers: "
+                "use model.to_empty(device='cpu') and load its weights"
+            )
     with torch.random.fork_rng([]), torch.no_grad(), torch.device("cpu"), torch.autocast("cpu", enabled=False):
         theirs = _perturbed(model, names, config.norm_eps**0.5)
-        ours = _filled(_empty(config), _renamed(theirs, names, config), training=False)
+        ours = _filled(_empty(ViT, config), _renamed(theirs, names, config), training=False, copy=False)
+        modes = ("", " in training")[: 1 + bool(drops)]  # an image for each
         generator = torch.Generator().manual_seed(1)
-        images = torch.randn(2, config.in_chans, *ours.patch_embed.img_size, generator=generator)
+        images = torch.randn(len(modes), config.in_chans, *ours.patch_embed.img_size, generator=generator)
         expected = _outputs(ours, images)
         for name, part in theirs.named_modules():
             if name.endswith(drops) and (rate := _drop(part)):
                 setattr(part, rate, 0.0)
-        for n, mode in enumerate(("", " in training")[: 1 + bool(drops)]):  # an image for each
+        for n, mode in enumerate(modes):
             found = _outputs(theirs.train(bool(mode)), images[n : n + 1])
             for what, a, b in zip(("tokens", "logits"), expected, found, strict=True):
                 if not (off := _off(a, b, n)) < 1e-5:
@@ -457,13 +482,12 @@ def _proven(
                         f"model {type(model).__name__} does not compute{mode} what a ViT of its sizes does, its {what} "
                         f"are off by {off:.1e} of their standard deviation{_odd(theirs, ours)}: {USE} {plain}"
                     )
-    return _filled(_empty(config), _renamed(model, names, config), model.training)
 
 
-def _empty(config: ViTConfig) -> ViT:
-    """A ViT that waits for its weights, without the time that random ones take."""
+def _empty(build: Callable[..., _Model], *args: Any, **options: Any) -> _Model:
+    """A model that waits for its weights, without the time that random ones take."""
     with torch.device("meta"):
-        return ViT(config)
+        return build(*args, **options)
 
 
 def _outputs(model: nn.Module, images: Tensor) -> tuple[Tensor | None, Tensor]:
@@ -499,17 +523,23 @@ def _perturbed(model: nn.Module, names: list[tuple[str, str]], faint: float) -> 
     """A copy in float32 with random weights: those of no other size hide a head of zeros, or the eps of a norm.
 
     What writes to the stream is faint, so that the variance of a token is about as large as eps.
+    To draw 300 million numbers takes longer than to use them: all weights are parts of the same few, each begins
+    at another one, and none is long enough to meet a number twice.
     """
-    copy, generator = deepcopy(model).cpu().float(), torch.Generator().manual_seed(0)
-    for name, parameter in copy.named_parameters():
+    parameters = dict(model.named_parameters())
+    count = max((p.numel() for p in parameters.values()), default=0) + STRIDE * len(parameters)
+    noise = torch.randn(count, generator=torch.Generator().manual_seed(0))
+    scaled = cache(lambda scale, mean: scale * noise + mean)  # a handful: weights of one width have one scale
+    memo: dict[int, Any] = {}
+    for n, (name, parameter) in enumerate(parameters.items()):
         ours = next(iter(_rename({name: parameter}, names)), "")
-        noise = torch.randn(parameter.shape, generator=generator)
         scale = {1: 0.1, 3: 1.0}.get(parameter.ndim) or parameter[0].numel() ** -0.5
         if re.match(r"patch_embed\.proj|pool\.token|registers|positions|blocks\.\d+\.(attention\.proj|mlp\.fc2)", ours):
             scale *= faint
         around_1 = ("norm" in ours and ours.endswith("weight")) or ours.endswith("gamma")
-        parameter.copy_(scale * noise + around_1)
-    return copy
+        part = scaled(scale, float(around_1))[STRIDE * n :][: parameter.numel()]
+        memo[id(parameter)] = nn.Parameter(part.view(parameter.shape), requires_grad=False)
+    return deepcopy(model, memo).cpu().float()  # with these in the place of its own weights, which are not copied
 
 
 def _odd(model: nn.Module, ours: ViT) -> str:
@@ -538,26 +568,19 @@ def _renamed(model: nn.Module, names: list[tuple[str, str]], config: ViTConfig) 
     return state
 
 
-def _filled(model: _Model, state: Mapping[str, Tensor], training: bool) -> _Model:
+def _filled(model: _Model, state: Mapping[str, Tensor], training: bool, copy: bool = True) -> _Model:
+    """The model with these weights in the place of its own."""
     own = model.state_dict()
-    expected = {name: tuple(t.shape) for name, t in own.items()}
-    given = {name: tuple(t.shape) for name, t in state.items()}
-    for name in sorted(expected.keys() | given.keys()):
-        if name not in expected:
-            raise ValueError(f"weights hold {name}, which this ViT does not have: use weights without it")
-        if expected[name] != given.get(name):
-            raise ValueError(
-                f"weights must hold {name} of shape {expected[name]}, got {given.get(name)}: use that shape"
-            )
+    check_shapes("weights", *({name: tuple(t.shape) for name, t in s.items()} for s in (own, state)))
     for name, t in state.items():
         if t.is_floating_point() != own[name].is_floating_point():
             raise ValueError(f"weights must hold {name} in floats, got {t.dtype}: use float32")
     dtypes = {t.dtype for t in state.values() if t.is_floating_point()}
     dtype = dtypes.pop() if len(dtypes) == 1 else torch.float
-    copied = {name: t.detach().to(dtype if t.is_floating_point() else t.dtype, copy=True) for name, t in state.items()}
-    model.load_state_dict(copied, assign=True)
+    new = {n: t.detach().to(dtype if t.is_floating_point() else t.dtype, copy=copy) for n, t in state.items()}
+    model.load_state_dict(new, assign=True)
     if isinstance(positions := getattr(model, "positions", None), SinCosPositions):
-        positions.fill(next(iter(copied.values())))
+        positions.fill(next(iter(new.values())))
     return model.train(training)
 
 
@@ -584,7 +607,7 @@ def _vit(model: ViT) -> ViT:
     if tied := sorted(set(every) - {name for name, _ in model.named_parameters()}):
         raise ValueError(f"model.{tied[0]} is another part's weight as well: use copy.deepcopy(part)")
     with _reading(model, "ViT(model.config)"):
-        _proven(model, model.config, [("", "")], (), "ViT(model.config)")
+        _prove(model, model.config, [("", "")], (), "ViT(model.config)")
     return model
 
 

@@ -98,7 +98,7 @@ CASES = {
     "config: size": (lambda: ViTConfig(img_size=27), V, ["height", "27", "24 or 28"]),
     "config: heads": (lambda: ViTConfig(num_heads=3), V, ["embed_dim 64", "num_heads 3", "2 or 4"]),
     "config: depth": (lambda: ViTConfig(depth=0), V, ["depth", "0", "at least 1"]),
-    "config: classes": (lambda: ViTConfig(num_classes=-1), V, ["num_classes", "-1", "at least 1"]),
+    "config: classes": (lambda: ViTConfig(num_classes=-1), V, ["num_classes", "-1", "at least 0"]),
     "config: dropout": (lambda: ViTConfig(dropout="much"), T, ["dropout", "'much'", "0.1"]),
     "vit: keywords": (lambda: ViT({"depth": 2}), T, ["config", "{'depth': 2}", "ViTConfig"]),
     "vit: size": (lambda: tiny()(x(1, 1, 12, 12)), V, ["images", "(1, 1, 12, 12)", "(1, 1, 8, 8)"]),

@@ -501,13 +501,13 @@ IMAGE, LABEL = torch.zeros(3, 1, 4, 4), torch.zeros(3, dtype=torch.long)
     [
         (lambda: data.load("mnist"), ValueError, "'mnist': use one of 'fashion_mnist', 'digits'"),
         (lambda: data.load(3), ValueError, "name is 3"),
-        (lambda: data.load(root=3), TypeError, "root is 3: use a folder"),
+        (lambda: data.load(root=3), TypeError, "root must be a path, got 3: use .data"),
         (lambda: sample_image(0), ValueError, "size is 0: use 224"),
         (lambda: data.load("digits").subset(0), ValueError, "n is 0: .* 1 to 1"),
         (lambda: data.load("digits").subset(1499), ValueError, "n is 1499: .* 1 to 14"),
         (lambda: augment(IMAGE[0], None), ValueError, r"shape \(1, 4, 4\)"),
-        (lambda: augment(IMAGE, None, shift=-1), ValueError, "shift is -1"),
-        (lambda: augment(IMAGE, None, erase=2), ValueError, "erase is 2"),
+        (lambda: augment(IMAGE, None, shift=-1), ValueError, "shift must be at least 0, got -1"),
+        (lambda: augment(IMAGE, None, erase=2), ValueError, "erase must be at least 0 and at most 1, got 2"),
         (
             lambda: Dataset(IMAGE[:, 0], LABEL, IMAGE, LABEL, ("a",)),
             ValueError,

@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -74,13 +75,19 @@ def exif(image, orientation):
     return file.getvalue()
 
 
-def test_a_photo_is_turned_as_its_camera_says(tmp_path):
+HELD = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE"}
+HELD |= {6: "ROTATE_90", 7: "TRANSVERSE", 8: "ROTATE_270"}
+
+
+@pytest.mark.parametrize("orientation", HELD)
+def test_a_photo_is_turned_as_its_camera_says(tmp_path, orientation):
     upright = photo("red", (48, 48))
     upright.paste((0, 0, 255), (0, 0, 48, 12))  # blue sky
-    turned = upright.rotate(90)  # the camera lay on its side, and wrote down that it did
+    upright.paste((0, 255, 0), (0, 24, 12, 48))  # a tree on the left
+    turned = upright.transpose(Image.Transpose[HELD[orientation]])  # so the camera was held, and wrote it down
     (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
     (tmp_path / "a" / "x.jpg").write_bytes(exif(upright, 1))
-    (tmp_path / "b" / "x.jpg").write_bytes(exif(turned, 6))
+    (tmp_path / "b" / "x.jpg").write_bytes(exif(turned, orientation))
     one, other = data.folder(tmp_path, 48, validation=0).train_images
     assert (one.float() - other.float()).abs().mean() < 4
     assert one[2, :10].float().mean() > 200 > 100 > one[2, 20:].float().mean()
@@ -108,6 +115,12 @@ def test_what_is_transparent_becomes_white(tmp_path):
     assert (clear == 255).all() and (solid == 0).all()
 
 
+def claims(png, side):
+    """A PNG that says it is that large: to decode it would take all memory."""
+    header = png[12:16] + side.to_bytes(4, "big") * 2 + png[24:29]
+    return png[:12] + header + zlib.crc32(header).to_bytes(4, "big") + png[33:]
+
+
 def test_a_thousand_photos_and_what_people_put_beside_them(tmp_path, capsys):
     root = fill(tmp_path, 330)
     whole = (root / "red" / "0.png").read_bytes()
@@ -116,7 +129,7 @@ def test_a_thousand_photos_and_what_people_put_beside_them(tmp_path, capsys):
         "empty.jpg": b"",
         "page.jpg": b"<html>404</html>",
         "notes.txt": b"buy milk",
-        "noise.png": bytes(range(256)) * 9,
+        "bomb.png": claims(whole, 60_000),
         "film.mp4": b"\0\0\0\x20ftypisom" + bytes(99),
         "head.jpg": b"\xff\xd8\xff\xe0",
         "cut.gif": b"GIF89a",
@@ -133,6 +146,8 @@ def test_a_thousand_photos_and_what_people_put_beside_them(tmp_path, capsys):
     found = data.folder(root, SIZE)
     assert len(found.train_labels) + len(found.test_labels) == 993
     assert 0.15 < len(found.test_labels) / 993 < 0.25
+    for images, labels in ((found.train_images, found.train_labels), (found.test_images, found.test_labels)):
+        assert torch.equal(images.float().mean((2, 3)).argmax(1), 2 - labels)  # also the tiny and the huge one
     line = capsys.readouterr().out
     assert line.count("\n") == 1 and "10 of 1003 files" in line and "and 5 more" in line
     assert sum(name in line for name in broken) == 5 and ".DS_Store" not in line
@@ -147,7 +162,17 @@ def test_beyond_its_memory_the_pixels_lie_on_the_disk(tmp_path):
     assert fit(model, outside, Recipe(epochs=1, batch_size=8)).losses
 
 
-PROGRAM = "import sys; from vitnb import data; d = data.folder(sys.argv[1], 32); print(d.train_images.sum().item())"
+PROGRAM = """
+import os, sys
+from vitnb import data
+root, changes = sys.argv[1], ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate")
+def refuse(event, args):  # as the system does, but for an administrator as well
+    writes = event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    if (writes or event in changes) and any(str(arg).startswith(root) for arg in args[:2]):
+        raise PermissionError(13, f"{event} {args}")
+sys.addaudithook(refuse)
+print(data.folder(root, 32, memory=1000).train_images.sum().item())
+"""
 
 
 def test_two_processes_read_a_folder_in_which_nobody_can_write(tmp_path):
@@ -160,6 +185,55 @@ def test_two_processes_read_a_folder_in_which_nobody_can_write(tmp_path):
     assert sums[0] == sums[1] and int(sums[0]) > 0 and sorted(root.rglob("*")) == before
     for path in (root, root / "red"):
         path.chmod(0o755)
+
+
+MEASURED = """
+import os, resource, sys
+from vitnb import data
+import PIL.Image, PIL.PngImagePlugin
+os.cpu_count = os.process_cpu_count = lambda: 1  # as many photos are open at once as there are threads
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+data.folder(sys.argv[1], 16)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts in kilobytes")
+def test_photos_are_not_kept_at_their_full_size(tmp_path):
+    for name, color in (("a", "red"), ("b", "blue")):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (1000, 1000), color).save(tmp_path / name / "0.png")
+        for n in range(1, 40):
+            (tmp_path / name / f"{n}.png").hardlink_to(tmp_path / name / "0.png")
+    run = subprocess.run([sys.executable, "-c", MEASURED, tmp_path], stdout=subprocess.PIPE, text=True, check=True)
+    assert int(run.stdout) * 1024 < 80 * 1000 * 1000 * 3 / 3  # a third of what all take
+
+
+def test_a_photo_that_nobody_may_read_is_left_out(tmp_path, monkeypatch, capsys):
+    root, readable = fill(tmp_path, 3), open
+
+    def guarded(file, *args, **options):
+        if str(file).endswith("1.png"):
+            raise PermissionError(13, "Permission denied")
+        return readable(file, *args, **options)
+
+    monkeypatch.setattr("builtins.open", guarded)
+    monkeypatch.setattr("io.open", guarded)
+    found = data.folder(root, SIZE)
+    assert len(found.train_labels) + len(found.test_labels) == 6 and set(found.train_labels.tolist()) == {0, 1, 2}
+    line = capsys.readouterr().out
+    assert "3 of 9 files" in line and line.count("Permission denied") == 3
+
+
+@pytest.mark.parametrize("validation", [0.5, 0.9])
+def test_what_is_no_photo_does_not_decide_who_is_set_aside(tmp_path, validation):
+    for n in range(8):  # by their bytes, one or the other would be what a class keeps
+        root = fill(tmp_path / str(n), 2, ("red", "blue"))
+        for path in (root / "red" / "0.png", root / "blue" / "1.png"):
+            path.write_bytes(b"no photo %d" % n)
+        (root / "red" / "notes.txt").write_bytes(b"buy milk %d" % n)
+        found = data.folder(root, SIZE, validation=validation)
+        assert sorted(found.train_labels.tolist()) == [0, 1] and not len(found.test_labels)
 
 
 def test_bad_input_is_named(tmp_path):

@@ -541,7 +541,7 @@ RECIPE = Recipe(epochs=1, batch_size=32)
         (lambda d: Recipe(optimizer="adam"), ValueError, "'adamw', 'sgd', 'muon', got 'adam'"),
         (lambda d: Recipe(weight_decay=-0.1), ValueError, "weight_decay .* -0.1"),
         (lambda d: Recipe(clip=0), ValueError, "clip .* 0"),
-        (lambda d: Recipe(shift=0.5), ValueError, "shift .* 0.5"),
+        (lambda d: Recipe(shift=0.5), TypeError, "shift .* 0.5"),
         (lambda d: Recipe(erase=1.5), ValueError, "erase .* 1.5"),
         (lambda d: Recipe(seed=-1), ValueError, "seed .* -1"),
     ],
@@ -641,3 +641,30 @@ def test_an_interval_covers_the_true_mean_as_often_as_it_says():
     for few in ([1.0], 1.0, torch.zeros(3, 1)):
         with pytest.raises(ValueError, match="use at least 2"):
             interval(few)
+
+
+# ---- Images on the device, or batch by batch
+
+
+def of_bytes(train: int, test: int) -> data.Dataset:
+    """Images that together have so many bytes."""
+    images = [torch.zeros(n // 64, 1, 8, 8, dtype=torch.uint8) for n in (train, test)]
+    return data.Dataset(images[0], torch.zeros(train // 64).long(), images[1], torch.zeros(test // 64).long(), ("a",))
+
+
+@pytest.mark.parametrize("train, test, fits", [(640, 320, True), (640, 384, False), (384, 640, False), (64, 64, True)])
+def test_the_images_leave_half_of_a_gpus_free_memory(monkeypatch, train, test, fits):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: asked.append(device) or (2048, 1 << 40))
+    assert training._fits(of_bytes(train, test), torch.device("cuda", 1)) is fits
+    assert asked == [torch.device("cuda", 1)]  # of two GPUs that of the model
+    assert training._fits(of_bytes(1 << 20, 64), torch.device("cpu")) and len(asked) == 1
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_images_that_do_not_fit_stay_where_they_are(monkeypatch, digits, fits):
+    moved = []
+    monkeypatch.setattr(data.Dataset, "to", lambda self, device: moved.append(device) or self)
+    monkeypatch.setattr(training, "_fits", lambda *_: fits)
+    run = Training(vit().to("meta"), digits, Recipe(1, 32))
+    assert moved == [torch.device("meta")] * fits and run.data is digits

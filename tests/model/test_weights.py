@@ -16,7 +16,9 @@ from vitnb import ViT, ViTConfig
 from vitnb.vit import count_parameters
 from vitnb.weights import (
     NOT_HERE,
+    TIMM,
     _fetched,
+    _perturbed,
     from_huggingface,
     from_timm,
     from_torchvision,
@@ -171,6 +173,85 @@ def test_a_file_of_a_newer_version_says_what_is_new(tmp_path):
     save_file(model.state_dict(), path, {"vitnb.config": json.dumps(config)})
     with pytest.raises(ValueError, match="rope=100 is unknown here.*use the vitnb that saved it"):
         load(path)
+
+
+def wide():
+    """A model whose weights are long enough that the proof's, parts of the same numbers, overlap."""
+    return timm.models.VisionTransformer(32, 8, embed_dim=96, depth=3, num_heads=4, num_classes=7)
+
+
+def reads_wrongly(path, change):
+    """A model in which one layer computes with its weight and bias changed."""
+
+    def forward(self, x):
+        product = torch.nn.functional.linear if isinstance(self, torch.nn.Linear) else self._conv_forward
+        return product(x, *change(self.weight, self.bias))
+
+    model = wide()
+    layer = model.get_submodule(path)
+    layer.__class__ = type("Changed", (type(layer),), {"forward": forward})
+    return model
+
+
+class Backwards(torch.nn.Sequential):
+    def forward(self, x):
+        for block in reversed(self):
+            x = block(x)
+        return x
+
+
+WRONG_READINGS = {
+    "transposed": ("blocks.0.attn.proj", lambda w, b: (w.T, b)),
+    "queries for keys": ("blocks.1.attn.qkv", lambda w, b: (torch.cat([w[96:192], w[:96], w[192:]]), b)),
+    "keys for values": ("blocks.1.attn.qkv", lambda w, b: (torch.cat([w[:96], w[192:], w[96:192]]), b)),
+    "head after head": ("blocks.2.attn.proj", lambda w, b: (w.roll(24, 1), b)),
+    "rows": ("blocks.1.mlp.fc1", lambda w, b: (w.roll(1, 0), b)),
+    "columns": ("blocks.1.mlp.fc1", lambda w, b: (w.roll(1, 1), b)),
+    "number after number": ("blocks.1.mlp.fc1", lambda w, b: (w.flatten().roll(1).view_as(w), b)),
+    "upside down": ("blocks.2.mlp.fc2", lambda w, b: (w.flip(0), b)),
+    "a bias": ("blocks.0.mlp.fc1", lambda w, b: (w, b.roll(1))),
+    "pixels by columns": ("patch_embed.proj", lambda w, b: (w.transpose(2, 3), b)),
+    "colors": ("patch_embed.proj", lambda w, b: (w.flip(1), b)),
+    "classes": ("head", lambda w, b: (w.roll(1, 0), b)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_READINGS)
+def test_no_weight_looks_like_itself_turned_or_rearranged(name):
+    with pytest.raises(ValueError, match="does not compute"):
+        from_timm(reads_wrongly(*WRONG_READINGS[name]))
+
+
+def test_no_block_looks_like_another():
+    assert from_timm(reads_wrongly("blocks.0.mlp.fc1", lambda w, b: (w.clone(), b)))  # the change alone is no error
+    model = wide()
+    model.blocks.__class__ = Backwards
+    with pytest.raises(ValueError, match="does not compute"):
+        from_timm(model)
+
+
+def test_every_weight_of_the_proof_is_another():
+    model = wide()
+    found = dict(_perturbed(model, [(b, a) for a, b in TIMM], 1e-3).named_parameters())
+    assert found.keys() == dict(model.named_parameters()).keys()
+    for name, weight in found.items():
+        assert len(weight.unique()) > 0.99 * weight.numel() and weight.ne(0).all()
+        twins = [w for n, w in found.items() if n != name and w.shape == weight.shape]
+        assert all((weight != twin).float().mean() > 0.99 for twin in twins)
+
+
+def test_a_conversion_draws_no_random_numbers_and_shares_no_weights(tmp_path):
+    ours = ViT(ViTConfig(in_chans=3, depth=1))
+    before = torch.get_rng_state()
+    for there, back in [(to_torchvision, from_torchvision), (to_timm, from_timm)]:
+        theirs = there(ours)
+        again = back(theirs)
+        for parameter in theirs.parameters():
+            parameter.data.fill_(7.0)
+        assert not any((p == 7).any() for model in (ours, again) for p in model.parameters())
+    save(ours, tmp_path / "m")
+    load(tmp_path / "m")
+    assert torch.equal(before, torch.get_rng_state())
 
 
 @pytest.mark.parametrize("pool", ["cls", "mean"])

@@ -319,7 +319,7 @@ def loaded(module: nn.Module, other: nn.Module) -> nn.Module:
     """
     try:
         module.load_state_dict(state := other.state_dict())
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split("\n", 1)[-1].split())
         raise Wrong(f"The weights of your {type(other).__name__} do not fit into a new one: {reason}") from None
     for name, own in module.state_dict().items():  # loading turns float64 into float32
