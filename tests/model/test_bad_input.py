@@ -72,7 +72,7 @@ CASES = {
     "positions: too few": (lambda: LearnedPositions(5, 8)(x(1, 4, 8)), V, ["tokens", "4", "5 tokens"]),
     "positions: width": (lambda: LearnedPositions(5, 8)(x(1, 5, 9)), V, ["tokens", "(1, 5, 9)", "(B, T, 8)"]),
     "positions: std": (lambda: LearnedPositions(5, 8, std=-1), V, ["std", "-1", "1.0"]),
-    "positions: sincos width": (lambda: SinCosPositions(2, 6), V, ["embed_dim", "6", "4 or 8"]),
+    "positions: sincos width": (lambda: SinCosPositions(2, 30), V, ["embed_dim", "30", "28 or 32"]),
     "positions: resize": (lambda: resize_positions(x(1, 10, 8), 2, 3), V, ["table", "10", "(1, 5, 8)"]),
     "attention: heads": (lambda: MultiHeadAttention(64, 5), V, ["embed_dim 64", "num_heads 5", "use num_heads 4"]),
     "attention: no heads": (lambda: MultiHeadAttention(64, 0), V, ["num_heads", "0", "at least 1"]),

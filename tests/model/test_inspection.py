@@ -144,6 +144,7 @@ def test_a_patch_that_already_has_the_colour_does_not_matter():
 def test_the_mean_of_the_others_knows_nothing_of_the_image_itself():
     maps = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 9.0]])
     torch.testing.assert_close(mean_of_others(maps), torch.tensor([[4.0, 6.5], [3.0, 5.5], [2.0, 3.0]]))
+    assert torch.equal(mean_of_others(maps[:2]), maps[[1, 0]])
     other = maps.clone()
     other[0] = 100.0
     assert torch.equal(mean_of_others(other)[0], mean_of_others(maps)[0])
