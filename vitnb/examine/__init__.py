@@ -31,7 +31,7 @@ from vitnb.examine._findings import KINDS, LEVELS, Finding, Report, finding, in_
 
 __all__ = ["KINDS", "LEVELS", "Finding", "Report", "examine"]
 
-LARGEST = 200_000_000  # parameters
+LARGEST = 100_000_000  # parameters
 OUTSIDE = {
     "classes": _outside.classes,
     "channels": _outside.channels,

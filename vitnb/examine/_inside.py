@@ -18,7 +18,6 @@ from vitnb.examine._structure import (
     Structure,
     activation_between,
     aligned,
-    computed,
     input_of,
     is_softmax,
     is_weighted,
@@ -26,7 +25,7 @@ from vitnb.examine._structure import (
     through,
     without_bias,
 )
-from vitnb.examine._trace import FACTORS, Node, base, same, trace, unscaled
+from vitnb.examine._trace import FACTORS, Node, base, computed, same, trace, unscaled
 
 NEAR = 1e-3
 
@@ -55,14 +54,14 @@ class Tokens:
     def _in_batches(self, s: Structure) -> Node | None:
         """The node of the same tokens in a pass over many images, if that pass is alike."""
         B = next(n for n in (31, 37, 41) if n not in self._shape)
+        here = computed(s.nodes[: self._node.index + 1])
         try:
-            nodes = computed(trace(self._model, self.here.repeat(B, 1, 1, 1)).nodes)
+            nodes = computed(trace(self._model, self.here.repeat(B, 1, 1, 1), computed=len(here)).nodes)
         except Exception:  # not every model takes any number of images
             return None
-        here = computed(s.nodes)
-        if [n.op for n in nodes] != [n.op for n in here] or self._node not in here:
+        if [n.op for n in nodes[: len(here)]] != [n.op for n in here] or self._node is not here[-1]:
             return None
-        node = nodes[here.index(self._node)]
+        node = nodes[len(here) - 1]
         tokens = aligned(node.out, *self._shape)
         return node if tokens is not None and same(tokens[0], self._values) else None
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitnb.examine._trace import MOVES, PRODUCTS, SOFTMAX, Lineage, Node, Trace, base, same, unscaled
+from vitnb.examine._trace import PRODUCTS, SOFTMAX, Lineage, Node, Trace, base, computed, same, unscaled
 
 WEIGHTED = PRODUCTS | {"convolution"}
 NORMS = {"native_layer_norm": "layer", "native_group_norm": "group", "_fused_rms_norm": "rms", "rms_norm": "rms"}
@@ -375,11 +375,6 @@ def _not_far_before(node: Node, steps: int = 16) -> list[Node]:
         if not is_weighted(before):
             waiting += before.images
     return found
-
-
-def computed(nodes: list[Node]) -> list[Node]:
-    """The nodes that are no moves and no leaves: the same ones for any number of images."""
-    return [node for node in nodes if node.parents and node.op not in MOVES and node.op != "merge"]
 
 
 def through(node: Node) -> Node | None:

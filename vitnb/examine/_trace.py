@@ -62,11 +62,19 @@ Edit = Callable[[Tensor], Tensor]
 class Trace(TorchDispatchMode):
     """The nodes of one forward pass, in order; edits replace what operations return."""
 
-    def __init__(self, model: nn.Module, images: Tensor, edits: dict[int, Edit] | None = None, stop: int | None = None):
+    def __init__(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        edits: dict[int, Edit] | None = None,
+        stop: int | None = None,
+        computed: int | None = None,
+    ):
         super().__init__()
         self.nodes: list[Node] = []
         self.output: object = None
         self._edits, self._stop, self._calls = edits or {}, stop, 0
+        self._left = computed  # how many more nodes of computed() until the pass ends
         self._names = {id(p): name for name, p in model.named_parameters()}
         self._input, self._node = images, {}  # of a tensor's id: its node
         self._alive: list[Tensor] = []  # ids stay unique as long as their tensors live
@@ -74,7 +82,7 @@ class Trace(TorchDispatchMode):
         self._written: dict[int, Node] = {}  # of a storage: what was written there last
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+        kwargs, before = kwargs or {}, len(self.nodes)
         tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
         parents = [self._read(tensor) for tensor in tensors]
         written = _written(func, args, kwargs)
@@ -87,7 +95,9 @@ class Trace(TorchDispatchMode):
         made = [self._add(func.overloadpacket.__name__, parents, o, args, kwargs) for o in _tensors(out)]
         for tensor in written:
             self._written[_storage(tensor)] = made[0] if made else self._add("write", parents, tensor, args, kwargs)
-        if self._calls == self._stop:
+        if self._left is not None:
+            self._left -= len(computed(self.nodes[before:]))
+        if self._calls == self._stop or (self._left is not None and self._left <= 0):
             raise _Reached
         return out
 
@@ -124,6 +134,11 @@ class Trace(TorchDispatchMode):
             node.out = node.out.clone()
 
 
+def computed(nodes: list[Node]) -> list[Node]:
+    """The nodes that are no moves and no leaves: the same ones for any number of images."""
+    return [node for node in nodes if node.parents and node.op not in MOVES and node.op != "merge"]
+
+
 def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
@@ -146,9 +161,18 @@ def _written(func, args: tuple, kwargs: dict) -> list[Tensor]:
     ]
 
 
-def trace(model: nn.Module, images: Tensor, edits: dict[int, Edit] | None = None, stop: int | None = None) -> Trace:
-    """Run the model on images, with attention written out, and keep every tensor; stop after a numbered operation."""
-    seen = Trace(model, images, edits, stop)
+def trace(
+    model: nn.Module,
+    images: Tensor,
+    edits: dict[int, Edit] | None = None,
+    stop: int | None = None,
+    computed: int | None = None,
+) -> Trace:
+    """Run the model on images, with attention written out, and keep every tensor.
+
+    stop, computed: end after this operation, or after so many nodes that are no moves.
+    """
+    seen = Trace(model, images, edits, stop, computed)
     with torch.no_grad(), written_out():
         try:
             with seen:
