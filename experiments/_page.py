@@ -11,10 +11,12 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from experiments._models import PAGE_RECIPE
+from experiments._trials import checkpoint, plain_products
 from vitbook import faults
 from vitbook.faults.train import gradient, lr_at, order
-from vitbook.figures._train_data import CONFIGS
+from vitbook.figures._train_data import CONFIGS, dataset
 from vitnb import ViT, ViTConfig
+from vitnb._files import replacing
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
 from vitnb.training import Recipe, decay_groups
@@ -25,6 +27,16 @@ RECIPES = {
 }
 PART = 12  # images at once, where a fault is in how a batch is worked off in parts
 TEST_BATCH = 32  # as in the page: what mixes the images of a batch depends on it
+SEEDS = [0, 1, 2, 3, 4]
+FROM_THE_FIELD = (  # trained in field_faults.py, not in mutants.py
+    "combs",
+    "map reshaped",
+    "norm on the skip",
+    "added to itself",
+    "without non linearity",
+    "ends in an activation",
+    "one position for all",
+)
 ORDERED = ("split by view", "merged by reshape")  # two faults that give away where a token stands
 
 
@@ -89,3 +101,22 @@ def one(data: Dataset, name: str, config: ViTConfig, recipe: Recipe) -> float:
     torch.manual_seed(recipe.seed)
     found = evaluate(model, data.normalize(data.test_images), data.test_labels, TEST_BATCH)
     return round(found.accuracy, 4)
+
+
+def accuracies(experiment: str, plans: dict) -> dict[str, dict[str, list[float]]]:
+    """Train all; every fault's runs are kept when they are finished, and a second start goes on."""
+    torch.set_num_threads(1)
+    results: dict[str, dict[str, list[float]]] = {}
+    for plan, (source, changes, chosen) in plans.items():
+        data, config, results[plan] = dataset(source), replace(CONFIGS[source], **changes), {}
+        file = checkpoint(f"{experiment}-{plan.replace(', ', '-').replace(' ', '-')}")
+        kept = torch.load(file, weights_only=True) if file.exists() else {}
+        for name in ("right", *chosen):
+            if name not in kept:
+                with plain_products():
+                    kept[name] = [one(data, name, config, replace(RECIPES[source], seed=seed)) for seed in SEEDS]
+                print(f"{plan}, {name}: {kept[name]}", flush=True)
+                with replacing(file) as part:
+                    torch.save(kept, part)
+            results[plan][name] = kept[name]
+    return results

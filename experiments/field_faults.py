@@ -3,14 +3,13 @@
 Chapter 16: as in mutants.py, on digits; five runs each.
 """
 
-from experiments import mutants
 from experiments._experiment import Experiment
-from experiments._page import PART, RECIPES, TEST_BATCH
+from experiments._page import FROM_THE_FIELD, PART, RECIPES, SEEDS, TEST_BATCH, accuracies
 from vitbook.figures._train_data import CONFIGS
 
-PLANS = {"digits": ("digits", {}, mutants.FROM_THE_FIELD)}
+PLANS = {"digits": ("digits", {}, FROM_THE_FIELD)}
 THIS = Experiment(
-    seeds=mutants.THIS.seeds,
+    seeds=SEEDS,
     purpose="mechanism",
     data="vitbook.figures._train_data.dataset",
     models=CONFIGS,
@@ -22,4 +21,4 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    return {"results": mutants.trained("field_faults", PLANS)}
+    return {"results": accuracies("field_faults", PLANS)}

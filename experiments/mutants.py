@@ -9,17 +9,11 @@ that is NaN counts as guessing. Where a model draws its cls token anew in each
 call, another run gives other numbers.
 """
 
-from dataclasses import replace
-
-import torch
-
 from experiments._experiment import Experiment
-from experiments._page import ORDERED, PART, RECIPES, TEST_BATCH, one
-from experiments._trials import checkpoint, plain_products
+from experiments._page import FROM_THE_FIELD, ORDERED, PART, RECIPES, SEEDS, TEST_BATCH, accuracies
 from vitbook import faults
 from vitbook.faults.train import gradient, order
-from vitbook.figures._train_data import CONFIGS, dataset
-from vitnb._files import replacing
+from vitbook.figures._train_data import CONFIGS
 from vitnb.training import Recipe, decay_groups
 
 # With one channel and square images these are no faults; the last one takes batches of one size only.
@@ -33,15 +27,6 @@ WRITTEN = [
     "gradient not cleared",
     "not shuffled",
 ]
-FROM_THE_FIELD = (  # trained by field_faults.py
-    "combs",
-    "map reshaped",
-    "norm on the skip",
-    "added to itself",
-    "without non linearity",
-    "ends in an activation",
-    "one position for all",
-)
 IN_TRAINING = (Recipe.lr_at, decay_groups, gradient, order)  # what a fault of a loop replaces
 OTHERS = [
     name
@@ -57,7 +42,7 @@ PLANS = {  # name of the result: images, changes of the model, faults
     "fashion_mnist": ("fashion_mnist", {}, WRITTEN),
 }
 THIS = Experiment(
-    seeds=[0, 1, 2, 3, 4],
+    seeds=SEEDS,
     purpose="mechanism",
     data="vitbook.figures._train_data.dataset",
     models=CONFIGS,
@@ -69,25 +54,4 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    return {"results": trained("mutants", PLANS)}
-
-
-def trained(experiment: str, plans: dict) -> dict[str, dict[str, list[float]]]:
-    """Train all; every fault's runs are kept when they are finished, and a second start goes on."""
-    torch.set_num_threads(1)
-    results: dict[str, dict[str, list[float]]] = {}
-    for plan, (source, changes, chosen) in plans.items():
-        data, config, results[plan] = dataset(source), replace(THIS.models[source], **changes), {}
-        file = checkpoint(f"{experiment}-{plan.replace(', ', '-').replace(' ', '-')}")
-        kept = torch.load(file, weights_only=True) if file.exists() else {}
-        for name in ("right", *chosen):
-            if name not in kept:
-                with plain_products():
-                    kept[name] = [
-                        one(data, name, config, replace(THIS.recipes[source], seed=seed)) for seed in THIS.seeds
-                    ]
-                print(f"{plan}, {name}: {kept[name]}", flush=True)
-                with replacing(file) as part:
-                    torch.save(kept, part)
-            results[plan][name] = kept[name]
-    return results
+    return {"results": accuracies("mutants", PLANS)}

@@ -17,7 +17,6 @@ from types import ModuleType
 
 from vitnb.attention import MultiHeadAttention, record_attention
 from vitnb.blocks import MLP, LayerScale, PostNormBlock, PreNormBlock
-from vitnb.examine import examine
 from vitnb.patches import ConvStem, PatchEmbedding, patchify, unpatchify
 from vitnb.pooling import AttentionPool, ClsToken, MeanPool, Registers
 from vitnb.positions import LearnedPositions, NoPositions, SinCosPositions, resize_positions
@@ -42,7 +41,6 @@ __all__ = [
     "SinCosPositions",
     "ViT",
     "ViTConfig",
-    "examine",
     "patchify",
     "record_attention",
     "resize_positions",

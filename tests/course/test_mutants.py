@@ -79,7 +79,7 @@ def test_a_second_start_goes_on(monkeypatch, tmp_path):
         asked.append((name, recipe.seed))
         return recipe.seed / 10
 
-    monkeypatch.setattr(mutants, "one", one)
+    monkeypatch.setattr(_page, "one", one)
     with pytest.raises(KeyboardInterrupt):
         mutants.run()
     assert asked == [(name, seed) for name in ("right", "undivided") for seed in mutants.THIS.seeds] + [None]

@@ -392,7 +392,7 @@ def batch_norms(model):
         block.norm1, block.norm2 = OverFeatures(64), OverFeatures(64)
 
 
-def loud_head(model):
+def large_head(model):
     nn.init.normal_(model.head.weight, std=3)
 
 
@@ -422,7 +422,7 @@ CAUSES = {  # a code that no fault of the collection has: what has it
     "flattened": lambda: Two(lambda x: x.flatten(1), 49 * 64, global_pool="mean"),
     "over features": lambda: Two(lambda x: x.mean(-1), 49, global_pool="mean"),
     "fixed cls": FixedCls,
-    "first loss": changed(loud_head),
+    "first loss": changed(large_head),
     "dead": Dead,
     "unused": Unused,
     "frozen weights": changed(freeze),
@@ -527,11 +527,11 @@ def test_half_wrapped_compiled_and_training_models_are_taken_and_come_back(model
 
 
 def test_a_model_that_prints_is_silent_and_two_runs_agree(capsys):
-    def loud(y):
+    def chatty(y):
         print(y.shape)
         return y
 
-    first, second = (examine(lambda: Around(after=loud), IMAGE) for _ in range(2))
+    first, second = (examine(lambda: Around(after=chatty), IMAGE) for _ in range(2))
     assert capsys.readouterr().out == "" and first == second
 
 

@@ -647,7 +647,7 @@ def test_an_interval_covers_the_true_mean_as_often_as_it_says():
 
 
 def of_bytes(train: int, test: int) -> data.Dataset:
-    """Images that together have so many bytes."""
+    """Images that together have this number of bytes."""
     images = [torch.zeros(n // 64, 1, 8, 8, dtype=torch.uint8) for n in (train, test)]
     return data.Dataset(images[0], torch.zeros(train // 64).long(), images[1], torch.zeros(test // 64).long(), ("a",))
 

@@ -236,8 +236,8 @@ def test_every_weight_of_the_proof_is_another():
     assert found.keys() == dict(model.named_parameters()).keys()
     for name, weight in found.items():
         assert len(weight.unique()) > 0.99 * weight.numel() and weight.ne(0).all()
-        twins = [w for n, w in found.items() if n != name and w.shape == weight.shape]
-        assert all((weight != twin).float().mean() > 0.99 for twin in twins)
+        others = [w for n, w in found.items() if n != name and w.shape == weight.shape]
+        assert all((weight != other).float().mean() > 0.99 for other in others)
 
 
 def test_a_conversion_draws_no_random_numbers_and_shares_no_weights(tmp_path):

@@ -200,7 +200,7 @@ class MovedOnTheWay(TorchFunctionMode):
 
 
 class OtherDevice(TorchFunctionMode):
-    """The CPU, named in so many words, stands for another device: tensors that say so go to meta."""
+    """The CPU, named in the code, stands for another device: tensors that say so go to meta."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})

@@ -11,7 +11,7 @@ from torch import Tensor
 from vitnb.examine._exam import Exam, Grid, difference
 from vitnb.examine._findings import Finding, finding
 from vitnb.examine._structure import (
-    BENDS,
+    NON_LINEAR,
     NORMS,
     Attention,
     Branch,
@@ -565,8 +565,8 @@ def _called(kind: str) -> str:
 def _last_norm(exam: Exam, last: Branch) -> bool:
     """Whether the logits stay when the last block's output is multiplied."""
     here = exam.logits_of(exam.one)
-    louder = exam.logits_of(exam.edited({exam.structure.end_of(last).call: lambda out: 3 * out}))
-    return exam.moved(louder, here) < 0.05
+    larger = exam.logits_of(exam.edited({exam.structure.end_of(last).call: lambda out: 3 * out}))
+    return exam.moved(larger, here) < 0.05
 
 
 def _skips(s: Structure) -> Iterator[Finding]:
@@ -608,7 +608,7 @@ def _activations(s: Structure) -> Iterator[Finding]:
         if branch.kind != "mlp" or branch.state in ("other", "parallel", "old skip"):
             continue
         layers = [n for n in branch.inside if is_weighted(n)]
-        after = [n for n in branch.inside if n.index > layers[-1].index and n.op in BENDS]
+        after = [n for n in branch.inside if n.index > layers[-1].index and n.op in NON_LINEAR]
         if after and not branch.end_norm:
             yield finding("activation at the end", f"After the MLP's last linear layer comes {after[0].op}.")
         if len(layers) == 2:

@@ -125,10 +125,10 @@ def outputs(exam: Exam) -> Iterator[Finding]:
     y = exam.logits(exam.images(exam.sizes[-1]))
     if y.ndim != 2 or y.shape[1] < 2:
         return
-    loud = [
-        exam.logits(exam.images(exam.sizes[-1], seed), _louder(perturbed(exam.copied(), seed))) for seed in (1, 2, 3)
+    large = [
+        exam.logits(exam.images(exam.sizes[-1], seed), _enlarged(perturbed(exam.copied(), seed))) for seed in (1, 2, 3)
     ]
-    every = torch.cat([y, *loud])
+    every = torch.cat([y, *large])
     off = (every.sum(-1) - 1).abs().max().item()
     if off < 1e-4 and every.min() >= 0:
         yield finding("probabilities", f"Each row of outputs sums to 1 (to {off:.0e}).", off)
@@ -141,7 +141,7 @@ def outputs(exam: Exam) -> Iterator[Finding]:
         yield finding("confined", f"All {every.numel()} outputs lie between {low:.3g} and {high:.3g}.", high)
 
 
-def _louder(model: nn.Module, times: float = 8.0) -> nn.Module:
+def _enlarged(model: nn.Module, times: float = 8.0) -> nn.Module:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(times)

@@ -29,7 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "leaky ReLU": F.leaky_relu,
     "none": lambda x: x,
 }
-BENDS = frozenset("gelu relu silu elu tanh sigmoid hardtanh leaky_relu clamp_min hardswish mish celu selu".split())
+NON_LINEAR = frozenset("gelu relu silu elu tanh sigmoid hardtanh leaky_relu clamp_min hardswish mish celu selu".split())
 
 
 @dataclass(eq=False)

@@ -170,7 +170,7 @@ def trace(
 ) -> Trace:
     """Run the model on images, with attention written out, and keep every tensor.
 
-    stop, computed: end after this operation, or after so many nodes that are no moves.
+    stop, computed: end after this operation, or after this number of nodes that are no moves.
     """
     seen = Trace(model, images, edits, stop, computed)
     with torch.no_grad(), written_out():
