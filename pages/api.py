@@ -18,11 +18,14 @@ def offered(module: ModuleType) -> list[str]:
     """Return the full names of what a module offers, in the order of its file.
 
     A part of the model offers what `vitnb` itself exports of it, under that
-    shorter name; any other module its __all__, or all that it defines.
+    shorter name, and what else it names in __all__; any other module its
+    __all__, or all that it defines.
     """
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
     if exported := [name for name in own if name in vitnb.__all__]:
-        return [f"vitnb.{name}" for name in exported]
+        more = [name for name in getattr(module, "__all__", []) if name not in exported]
+        callables = [name for name in more if callable(getattr(module, name))]
+        return [f"vitnb.{name}" for name in exported] + [f"{module.__name__}.{name}" for name in callables]
     public = [name for name in own if not name.startswith("_")]
     return [f"{module.__name__}.{name}" for name in getattr(module, "__all__", public)]
 

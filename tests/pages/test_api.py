@@ -38,6 +38,7 @@ def test_the_page_names_what_vitnb_exports_and_the_modules_for_training_and_look
     offered = [name for module in MODULES for name in api.offered(importlib.import_module(module))]
     assert {name.removeprefix("vitnb.") for name in offered} >= set(vitnb.__all__)
     assert {"vitnb.data.load", "vitnb.training.fit", "vitnb.inspection.rollout", "vitnb.weights.save"} <= set(offered)
+    assert {"vitnb.examine.Report", "vitnb.examine.Finding"} <= set(offered)
     assert len(offered) == len(set(offered)) and not [name for name in offered if "._" in name or "Tensor" in name]
 
 
