@@ -94,7 +94,7 @@ def _asked(model: nn.Module, side: int, p: int, C: int, K: int) -> str | None:
 blank_class(
     "16.2",
     "Stranger(side, p, C, K)",
-    "Let examine have the first word: examine(lambda: Stranger(), image=(3, 32, 32)). Fix what stands first in its "
+    "Let examine have the first word: examine(Stranger, image=(3, 32, 32)). Fix what stands first in its "
     "report, and run it again.",
     "One of the three bugs shows only when the patches are right, because shuffled patches are compared. For each "
     "line of forward say aloud what its result is, with its shape.",
