@@ -1,9 +1,11 @@
 """Every chapter runs on one CPU core, from a fresh kernel, in less than three minutes.
 
 Seconds of each notebook with one thread, as its readers run it and as a smoke
-test (VITNB_FAST=1), the start of the kernel included.
+test (VITNB_FAST=1), the start of the kernel included. A chapter that has its time keeps it, with
+the commit at which it was taken; delete book/results/chapters.json to time all again.
 """
 
+import json
 import os
 import time
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from experiments import ROOT
+from experiments import RESULTS, ROOT
 from experiments._data import clothes
 from experiments._experiment import Experiment
 
@@ -21,6 +23,8 @@ THIS = Experiment(
     threads=1,
 )
 
+WAYS = {"full": "", "fast": "1"}  # VITNB_FAST
+
 
 def run() -> dict:
     clothes()
@@ -29,7 +33,15 @@ def run() -> dict:
         *sorted((ROOT / "book").glob("[0-9]*.ipynb")),
         *(ROOT / "book" / f"{name}.ipynb" for name in ("jax", "measurements")),
     ]
-    return {way: {path.stem: seconds(path, fast) for path in chapters} for way, fast in (("full", ""), ("fast", "1"))}
+    record = RESULTS / "chapters.json"
+    stored = json.loads(record.read_text()) if record.exists() else {"result": {"full": {}, "fast": {}}, "commit": None}
+    kept, at = stored["result"], stored["result"].get("commits", {})
+    new = [path for path in chapters if path.stem not in kept["full"]]
+    timed = {way: kept[way] | {path.stem: seconds(path, fast) for path in new} for way, fast in WAYS.items()}
+    commits = {name: at.get(name, stored["commit"]) for name in kept["full"]}
+    return {way: {path.stem: times[path.stem] for path in chapters} for way, times in timed.items()} | {
+        "commits": commits
+    }
 
 
 def seconds(path: Path, fast: str) -> float:

@@ -75,7 +75,8 @@ KINDS = {
         "how patches are cut, and which tokens are used",
     ),
     "border": Kind(
-        "departs", "cut", "The last rows or columns belong to no patch.", "Where that loss is accepted.",
+        "departs", "cut", "The last rows or columns of the image never reach the classifier.",
+        "Where that loss is accepted.",
         "image size and patch size: one should be a multiple of the other",
     ),
     "cut": Kind(
@@ -199,7 +200,7 @@ KINDS = {
     ),
     "post-norm": Kind(
         "departs", "wire", "The norm follows the addition, as in the first Transformer; ViT has it before the branch.",
-        "It works, with warm-up.", "norm_first",
+        "Models work with it, with warm-up.", "norm_first",
     ),
     "norm after the branch": Kind(
         "departs", "wire", "The norm is applied to what the branch returns.", "As in Swin V2.", "x + norm(f(x))",
@@ -214,7 +215,9 @@ KINDS = {
         "breaks", "wire", "The MLP is added to the tokens from before attention.", "Long skips by design (U-ViT).",
         "the name on the left of the second +",
     ),
-    "mlp first": Kind("departs", "wire", "The MLP comes before attention.", "It works.", "the order in the block"),
+    "mlp first": Kind(
+        "departs", "wire", "The MLP comes before attention.", "ViTs work with it.", "the order in the block"
+    ),
     "parallel": Kind(
         "departs", "wire", "The MLP does not read what attention has added.", "Parallel blocks by design (ViT-22B).",
         "what the MLP is called with", strict=False,
@@ -232,7 +235,7 @@ KINDS = {
         "breaks", "wire", "The MLP has no non-linearity: its two linear layers are one.", "",
         "the MLP's activation",
     ),
-    "activation": Kind("departs", "wire", "The MLP's activation is not GELU.", "It works.", "the MLP"),
+    "activation": Kind("departs", "wire", "The MLP's activation is not GELU.", "ViTs work with it.", "the MLP"),
     "activation at the end": Kind(
         "departs", "wire", "The MLP ends in an activation, so its branch cannot add negative numbers freely.", "",
         "the last layers of the MLP",
@@ -254,7 +257,8 @@ KINDS = {
         "departs", "pool", "The token that stands beside the patches is not learned.", "", "nn.Parameter",
     ),
     "flattened": Kind(
-        "departs", "pool", "The classifier has weights for each token.", "It works, for one image size.", "the head",
+        "departs", "pool", "The classifier has weights for each token.", "ViTs work with it, at one image size.",
+        "the head",
     ),
     "over features": Kind(
         "breaks", "pool", "The mean is taken over the features of each token, not over the tokens.", "",
@@ -284,7 +288,8 @@ KINDS = {
         "what is computed and then not used, detach, torch.no_grad",
     ),
     "dead rows": Kind(
-        "note", "register", "Rows of a table are never used.", "A table made for longer inputs.", "its length",
+        "note", "register", "Rows of a table are never used: it is too long, or the tokens there reach nothing.",
+        "A table made for longer inputs.", "its length",
     ),
     "forgotten": Kind(
         "breaks", "register", "A layer is made like its neighbours, and never used.", "",

@@ -423,7 +423,9 @@ def _heads(exam: Exam) -> Iterator[Finding]:
     changed[t], changed[:, t] = False, False
     if changed.any():
         n = int(changed.any(1).sum())
-        yield finding("heads split", f"Moving one token changes the scores of {n} other tokens among themselves.", n)
+        yield finding(
+            "heads split", f"Moving one token changes the scores of {n} other tokens among themselves; 0 is right.", n
+        )
         return
     yield from _merged(exam, scored, move, t)
 
@@ -446,7 +448,7 @@ def _merged(exam: Exam, scored: Attention, move: dict, t: int) -> Iterator[Findi
     if tokens != [t]:
         yield finding(
             "heads merged",
-            f"With every token attending to itself alone, moving one changes {len(tokens)}.",
+            f"With every token attending to itself alone, moving one token moves {len(tokens)}; 1 is right.",
             len(tokens),
         )
 
@@ -616,7 +618,7 @@ def _activations(s: Structure) -> Iterator[Finding]:
             if name == "none" and operand_of(layers[1]).flat.shape[-1] >= s.width:
                 yield finding("no activation", "What the MLP's second layer reads is what the first returned.")
             elif name not in (None, "none", "GELU", "GELU with tanh"):
-                yield finding("activation", f"It is {name}.")
+                yield finding("activation", f"The activation is {name}.")
         elif len(layers) == 1 and not after:
             yield finding("no activation", "The MLP is one linear layer.")
         return
