@@ -31,7 +31,7 @@ from vitnb.examine import _inside, _outside
 from vitnb.examine._exam import Exam, undisturbed, unwrapped
 from vitnb.examine._findings import KINDS, LEVELS, Finding, Report, finding, in_order
 
-__all__ = ["KINDS", "LEVELS", "Finding", "Report", "examine"]
+__all__ = ["Finding", "Report", "examine"]
 
 LARGEST = 100_000_000  # parameters
 OUTSIDE = {
