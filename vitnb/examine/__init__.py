@@ -29,7 +29,7 @@ from torch import nn
 
 from vitnb.examine import _inside, _outside
 from vitnb.examine._exam import Exam, undisturbed, unwrapped
-from vitnb.examine._findings import KINDS, LEVELS, Finding, Report, finding, in_order
+from vitnb.examine._findings import KINDS, Finding, Report, finding, in_order
 
 __all__ = ["Finding", "Report", "examine"]
 
