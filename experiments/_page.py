@@ -35,7 +35,6 @@ FROM_THE_FIELD = (  # trained in field_faults.py, not in mutants.py
     "added to itself",
     "without non linearity",
     "ends in an activation",
-    "one position for all",
 )
 ORDERED = ("split by view", "merged by reshape")  # two faults that give away where a token stands
 

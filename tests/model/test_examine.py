@@ -77,7 +77,6 @@ NAMED = {  # a fault of the collection: the code that names it
     "no last norm": "no last norm",
     "extra linear": "projected twice",
     "frozen embedding": "no gradient",
-    "one position for all": "no positions",
     "softmax inside": "probabilities",
     "normalise then add": "normalise, then add",
     "post norm": "post-norm",
@@ -585,7 +584,7 @@ def test_a_report_is_told_in_order_and_shown_with_lamps():
     assert codes(report, "breaks") == ["blind", "over the batch"]  # in the order of the data's way
     text, page = str(report), report._repr_html_()
     assert "Fix the first, then run again" in text and "batch_first=True" in text and "Not looked at" in text
-    assert page.count("<tr>") == 9 and "🔴" in page and "🟢" in page
+    assert page.count("<tr>") == 9 and "● breaks" in page and "● fine" in page
     finding = report.findings[1]
     assert finding.number == 3 and finding.strict and finding.means and finding.look
 

@@ -183,12 +183,6 @@ class FrozenEmbedding(ViT):
             return super().embed(images)
 
 
-@fault("adds one and the same position vector in all places", ViT, {"order"})
-class OnePositionForAll(ViT):
-    def embed(self, images: Tensor) -> Tensor:
-        return self.drop(self.pool.prepend(self.patch_embed(images)) + self.positions.table[:, :1])
-
-
 @fault("ends in a softmax: the loss takes a second one, and can never get near 0", ViT, {"scores"})
 class SoftmaxInside(ViT):
     def forward(self, images: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ FAMILIES = {  # in the order of the data's way
     "output": "logits",
     "register": "parameters and devices",
 }
-LAMPS = {"breaks": "🔴", "departs": "🟡", "note": "⚪", "fine": "🟢"}
+LAMPS = {"breaks": "●", "departs": "○", "note": "·"}
+COLOURS = {"breaks": "#8f0018", "departs": "#6b4a00", "note": "#3d444d", "fine": "#14532d"}  # dark on light and gray
 NOT_LOOKED_AT = (
     "the training loop, the data and the labels",
     "other devices than the CPU, but for tensors that would stay behind",
@@ -384,14 +385,15 @@ class Report:
 
     def _repr_html_(self) -> str:
         rows = "".join(self._row(family, name) for family, name in FAMILIES.items())
-        table = f"<table><tr><th></th><th>part</th><th>what was found</th></tr>{rows}</table>"
+        table = f"<table><tr><th>level</th><th>part</th><th>what was found</th></tr>{rows}</table>"
         rest = "; ".join([*(f"{name} ({why})" for name, why in self.skipped.items()), *NOT_LOOKED_AT])
         return f"<p><b>{html.escape(self.verdict)}</b></p>{table}<p>Not looked at: {html.escape(rest)}.</p>"
 
     def _row(self, family: str, name: str) -> str:
         here = [found for found in self.findings if found.family == family]
         worst = min((LEVELS.index(found.level) for found in here), default=None)
-        lamp = LAMPS["fine" if worst is None else LEVELS[worst]]
+        level = "fine" if worst is None else LEVELS[worst]
+        lamp = f"<b style='color: {COLOURS[level]}'>● {level}</b>"
         cell = "<br>".join(
             f"<b>{html.escape(f.code)}</b> ({f.level}): {html.escape(f.says)} {html.escape(f.means)}"
             + (f" <i>Legal:</i> {html.escape(f.legal)}" if f.legal else "")
