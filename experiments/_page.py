@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
+from experiments._experiment import Experiment
 from experiments._models import PAGE_RECIPE
 from experiments._trials import checkpoint, plain_products
 from vitbook import faults
@@ -100,6 +101,20 @@ def one(data: Dataset, name: str, config: ViTConfig, recipe: Recipe) -> float:
     torch.manual_seed(recipe.seed)
     found = evaluate(model, data.normalize(data.test_images), data.test_labels, TEST_BATCH)
     return round(found.accuracy, 4)
+
+
+def of_faults(plans: dict[str, tuple]) -> Experiment:
+    """An experiment that trains the small ViT of the page with the faults of these plans."""
+    return Experiment(
+        seeds=SEEDS,
+        purpose="mechanism",
+        data="vitbook.figures._train_data.dataset",
+        models=CONFIGS,
+        recipes=RECIPES,
+        part=PART,
+        test_batch=TEST_BATCH,
+        plans={plan: {"data": data, "changes": changes} for plan, (data, changes, _) in plans.items()},
+    )
 
 
 def accuracies(experiment: str, plans: dict) -> dict[str, dict[str, list[float]]]:

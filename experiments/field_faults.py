@@ -3,21 +3,10 @@
 Chapter 16: as in mutants.py, on digits; five runs each.
 """
 
-from experiments._experiment import Experiment
-from experiments._page import FROM_THE_FIELD, PART, RECIPES, SEEDS, TEST_BATCH, accuracies
-from vitbook.figures._train_data import CONFIGS
+from experiments._page import FROM_THE_FIELD, accuracies, of_faults
 
 PLANS = {"digits": ("digits", {}, FROM_THE_FIELD)}
-THIS = Experiment(
-    seeds=SEEDS,
-    purpose="mechanism",
-    data="vitbook.figures._train_data.dataset",
-    models=CONFIGS,
-    recipes=RECIPES,
-    part=PART,
-    test_batch=TEST_BATCH,
-    plans={plan: {"data": data, "changes": changes} for plan, (data, changes, _) in PLANS.items()},
-)
+THIS = of_faults(PLANS)
 
 
 def run() -> dict:

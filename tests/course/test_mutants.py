@@ -104,7 +104,7 @@ def test_the_result_holds_what_was_planned():
 def test_the_result_is_what_its_script_measures():
     """One of its runs, made again: to two points, because machines round differently."""
     torch.manual_seed(0)
-    data, recipe = dataset("digits"), replace(mutants.RECIPES["digits"], seed=0)
+    data, recipe = dataset("digits"), replace(_page.RECIPES["digits"], seed=0)
     model = _page.build("split by view", CONFIGS["digits"])
     _page.learn(model, "split by view", data, recipe)
     again = evaluate(model, data.normalize(data.test_images), data.test_labels).accuracy

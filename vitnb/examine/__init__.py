@@ -30,6 +30,7 @@ from torch import nn
 from vitnb.examine import _inside, _outside
 from vitnb.examine._exam import Exam, undisturbed, unwrapped
 from vitnb.examine._findings import KINDS, Finding, Report, finding, in_order
+from vitnb.examine._structure import UnrecognisedError
 
 __all__ = ["Finding", "Report", "examine"]
 
@@ -55,7 +56,7 @@ INSIDE = {
     "shared layers": _inside.shared,
     "read-out": _inside.read_out,
 }
-NEED_BUILDER = {"channels": "in_chans", "first loss": None}
+NEED_BUILDER = {"channels", "first loss"}
 
 
 def examine(
@@ -87,8 +88,7 @@ def _check(build: object, image: object, num_classes: object, allow: object) -> 
         raise ValueError(f"image must be (channels, height, width), got {image!r}: use (3, 32, 32), for example")
     if not isinstance(num_classes, int) or isinstance(num_classes, bool) or num_classes < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes!r}: use 10, for example")
-    unknown = [code for code in ([allow] if isinstance(allow, str) else allow) if code not in KINDS]
-    if isinstance(allow, str) or unknown:
+    if not isinstance(allow, tuple | list | set | frozenset) or not set(allow) <= set(KINDS):
         raise ValueError(f"allow must hold codes of findings, got {allow!r}: use ('scale',), for example")
 
 
@@ -106,6 +106,8 @@ def _examined(build: Callable | nn.Module, image: tuple, num_classes: int, allow
         try:
             why = _why_not(exam, name)
             found = [] if why else list(test(exam))
+        except UnrecognisedError as error:
+            why, found = str(error), []
         except Exception as error:  # a model of a form that a test does not know is no finding
             why, found = _told(error), []
         exam.codes |= {f.code for f in found}
@@ -132,12 +134,6 @@ def _why_not(exam: Exam, name: str) -> str | None:
         return "a model was given, not a function that builds one"
     if name == "channels" and not exam.accepts("in_chans"):
         return "build has no argument in_chans"
-    if (
-        name in INSIDE
-        and name not in ("attention", "norms and residual branches")
-        and exam.structure.first_read is None
-    ):
-        return "no attention over tokens was recognised"
     return None
 
 

@@ -48,6 +48,7 @@ def _from_file(path: Path):
         raise FileNotFoundError(f"no file {path}")
     sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader  # it ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)

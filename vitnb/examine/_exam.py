@@ -17,6 +17,7 @@ from vitnb.examine._structure import Structure
 from vitnb.examine._trace import Trace, trace
 
 SIZES = (1, 2, 3, 5)  # of batches
+NEAR = 1e-3  # standard deviations: what rounding leaves is a hundred times smaller
 
 
 class Exam:
@@ -196,7 +197,7 @@ def undisturbed() -> Iterator[None]:
 class MovedOnTheWay(TorchFunctionMode):
     """While a model is built, nn.Parameter(…).to(device) returns what it would on a GPU: no parameter."""
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func, types, args: tuple = (), kwargs=None):
         out = func(*args, **(kwargs or {}))
         moves = getattr(func, "__name__", "") in ("to", "cuda") and torch.is_grad_enabled()
         return out.clone() if moves and out is args[0] and isinstance(out, nn.Parameter) else out
@@ -205,7 +206,7 @@ class MovedOnTheWay(TorchFunctionMode):
 class OtherDevice(TorchFunctionMode):
     """The CPU, named in the code, stands for another device: tensors that say so go to meta."""
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func, types, args: tuple = (), kwargs=None):
         kwargs = dict(kwargs or {})
         if kwargs.get("device") is not None:
             kwargs["device"] = self._other(kwargs["device"])

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from vitnb.examine._exam import Exam, Grid, difference
+from vitnb.examine._exam import NEAR, Exam, Grid, difference
 from vitnb.examine._findings import Finding, finding
 from vitnb.examine._structure import (
     NON_LINEAR,
@@ -22,13 +22,11 @@ from vitnb.examine._structure import (
     is_softmax,
     is_weighted,
     operand_of,
+    recognised,
     through,
     without_bias,
 )
 from vitnb.examine._trace import FACTORS, Node, base, computed, same, trace, unscaled
-
-NEAR = 1e-3
-
 
 # From pixels to patches --------------------------------------------------------------------------
 
@@ -38,7 +36,7 @@ class Tokens:
 
     def __init__(self, exam: Exam):
         s = exam.structure
-        node = s.first_read
+        node = s.read
         norm = s.norm_of(node)
         if norm and norm.over != "features" and s.rows(norm.before) is not None:
             node = norm.before
@@ -49,7 +47,8 @@ class Tokens:
         self._alike = self._values if self._many is None else self._batch(self.here)
 
     def _one(self, image: Tensor) -> Tensor:
-        return self._rows(trace(self._model, image, stop=self._node.call).nodes[self._node.index])  # (T, D)
+        node = trace(self._model, image, stop=self._node.call).nodes[self._node.index]
+        return recognised(self._rows(node))  # (T, D)
 
     def _in_batches(self, s: Structure) -> Node | None:
         """The node of the same tokens in a pass over many images, if that pass is alike."""
@@ -83,7 +82,7 @@ class Tokens:
         B = self._many.out.numel() // self._values.numel()
         full = torch.cat([images, self.here.repeat(B - len(images), 1, 1, 1)])
         node = trace(self._model, full, stop=self._many.call).nodes[self._many.index]
-        return aligned(node.out, *self._shape)  # (B, T, D)
+        return recognised(aligned(node.out, *self._shape))  # (B, T, D)
 
     def touched(self, places: list[tuple]) -> list[frozenset[int]]:
         return [frozenset((change > 1e-4).nonzero().flatten().tolist()) for change in self.changes(places)]
@@ -204,7 +203,7 @@ def _equal_positions(exam: Exam) -> int:
     T, D = exam.structure.tokens, exam.structure.width
     total, patches = torch.zeros(T, D, dtype=torch.float64), sorted(exam.patch_tokens)
     found = False
-    for node in exam.structure.nodes[: exam.structure.first_read.index]:
+    for node in exam.structure.nodes[: exam.structure.read.index]:
         tables = [p.flat for p in node.parents if not p.image] if node.op == "add" and len(node.parents) == 2 else []
         for table in tables:
             if table.ndim == 2 and table.shape[1] == D and node.flat.shape == table.shape:
@@ -227,7 +226,7 @@ def attention(exam: Exam) -> Iterator[Finding]:
         yield finding("no softmax", "No softmax lies between q·k and the product with v.")
     elif not s.attentions:
         yield finding("no attention", "No weights were computed from tokens.")
-    elif any(is_softmax(unscaled(through(a.weights))[0]) for a in s.attentions if through(a.weights)):
+    elif any(is_softmax(unscaled(node)[0]) for a in s.attentions if (node := through(a.weights))):
         yield finding("softmax twice", "A softmax reads the result of a softmax.")
     if 3 in exam.sizes:
         yield from _over_the_batch(s, Structure(exam.three))
@@ -263,12 +262,12 @@ def _matrix(attention: Attention) -> Tensor | None:
 
 def _sums(s: Structure) -> Iterator[Finding]:
     for attention in s.attentions:
-        weights = _matrix(attention)
-        if weights is None:
+        weights, mixing = _matrix(attention), attention.mixing
+        if weights is None or mixing is None:
             continue
         off = (weights.sum(-1) - 1).abs().max().item()
         if off > 1e-3:
-            before, factor, _ = unscaled(attention.mixing)
+            before, factor, _ = unscaled(mixing)
             if before is attention.weights and abs(factor - 1) > 1e-3:
                 yield finding("weights sum", f"After the softmax the weights are multiplied by {factor:.3g}.", factor)
             elif before is attention.weights:
@@ -327,11 +326,11 @@ def _proportional(x: Tensor, y: Tensor) -> bool:
 
 
 def _projections(s: Structure) -> Iterator[Finding]:
-    scores = [unscaled(through(n))[0] for n in s.nodes if n.image and is_softmax(n) and through(n)]
+    scores = [unscaled(before)[0] for n in s.nodes if n.image and is_softmax(n) and (before := through(n))]
     for node in s.nodes:
         if is_weighted(node) and node.op != "convolution" and node not in scores:
             before = without_bias(operand_of(node))
-            names = [next((base(p).parameter for p in n.parents if base(p).parameter), None) for n in (before, node)]
+            names = [_parameter_of(n) for n in (before, node)]
             if is_weighted(before) and all(names) and _full_rank(before, node):
                 yield finding("projected twice", f"{names[0]} and then {names[1]}, with nothing between.")
                 break
@@ -358,7 +357,7 @@ def _scale(exam: Exam) -> Iterator[Finding]:
             peaks.append(weights.amax(-1).mean().item())
         if attention.scores is None:
             continue
-        factor, d, learned = _factor(attention)
+        factor, d, learned = _factor(attention.weights, attention.scores, attention.operands)
         off = abs(factor) * math.sqrt(d)  # 1 where it is right
         if not learned and abs(off - 1) > 0.02:
             width = exam.structure.width if exam.structure.first_read else 0
@@ -372,29 +371,26 @@ def _scale(exam: Exam) -> Iterator[Finding]:
 
 
 def _divisor(factor: float, d: int, width: int) -> str:
-    for name, value in (("nothing divides them", 1.0), (f"divided by {d}", 1 / d), ("divided by the root of the whole "
-                        f"width {width}", width**-0.5 if width else 0.0), (f"multiplied by √{d}", d**0.5)):  # fmt: skip
-        if abs(factor / value - 1) < 0.02 if value else False:
-            return name
-    return "some other scale"
+    known = {"nothing divides them": 1.0, f"divided by {d}": 1 / d, f"multiplied by √{d}": d**0.5}
+    if width:
+        known[f"divided by the root of the whole width {width}"] = width**-0.5
+    return next((name for name, value in known.items() if abs(factor / value - 1) < 0.02), "some other scale")
 
 
-def _factor(attention: Attention) -> tuple[float, int, bool]:
+def _factor(weights: Node, product: Node, operands: tuple[Node, Node]) -> tuple[float, int, bool]:
     """What q·k was multiplied by on its way to the softmax, the width of a head, and whether the number is learned."""
-    product, (q, k) = attention.scores, attention.operands
-    factor, learned = 1.0, False
-    node = attention.weights
+    node, factor, learned, d = weights, 1.0, False, operands[0].out.shape[-1]
     while node is not product:
         node, by, is_learned = unscaled(node)
         factor, learned = factor * by, learned or is_learned
         if node is not product:
-            node = through(node)
+            node = through(node) or product
     if product.op == "baddbmm":
         factor *= product.kwargs.get("alpha", 1)
-    for operand in (q, k):
+    for operand in operands:
         source, by, is_learned = unscaled(operand)
-        factor, learned = factor * by, learned or is_learned or _is_unit(source, q.out.shape[-1])
-    return factor, q.out.shape[-1], learned
+        factor, learned = factor * by, learned or is_learned or _is_unit(source, d)
+    return factor, d, learned
 
 
 def _is_unit(node: Node, d: int) -> bool:
@@ -442,8 +438,8 @@ def _merged(exam: Exam, scored: Attention, move: dict, t: int) -> Iterator[Findi
     off, moved = exam.edited(alone), exam.edited(alone | move)
     if any((off.nodes[a.mixing.index].out - torch.eye(T)).abs().max() > 1e-4 for a in heads):
         return
-    here = s.rows(off.nodes[branch.out.index])
-    change = (s.rows(moved.nodes[branch.out.index]) - here).abs().amax(1)
+    here, there = (recognised(s.rows(seen.nodes[branch.out.index])) for seen in (off, moved))
+    change = (there - here).abs().amax(1)
     tokens = (change > 1e-5 * here.abs().max()).nonzero().flatten().tolist()
     if tokens != [t]:
         yield finding(
@@ -473,8 +469,6 @@ def _with_row(out: Tensor, s: Structure, t: int) -> Tensor:
 
 def wiring(exam: Exam) -> Iterator[Finding]:
     s = exam.structure
-    if s.first_read is None:
-        return
     yield from _skips(s)
     branches = s.branches
     if not branches:
@@ -518,7 +512,7 @@ def _stream(exam: Exam, branches: list[Branch], states: list[str]) -> Iterator[F
     if {"doubled", "norm on the skip", "parallel", "old skip", "other"} & set(states) or not all(of.values()):
         pass
     elif of["attention"] | of["mlp"] <= {"raw", "normed"} and "normed" in of["attention"] | of["mlp"]:
-        yield from _post_norm(exam, branches, states)
+        yield from _post_norm(exam, branches)
     elif of["attention"] | of["mlp"] == {"raw"}:
         ends = all(b.end_norm for b in branches)
         yield finding("norm after the branch" if ends else "no norm", "All branches read raw tokens.")
@@ -538,26 +532,32 @@ def _halves(of: dict[str, set[str]], halves: dict[str, list[Branch]]) -> Iterato
             yield finding("missing norm", f"{_called(kind).capitalize()} reads raw tokens.{behind}")
 
 
-def _post_norm(exam: Exam, branches: list[Branch], states: list[str]) -> Iterator[Finding]:
+def _post_norm(exam: Exam, branches: list[Branch]) -> Iterator[Finding]:
     """Post-norm, or its look-alike: the norm stands before the branch, and its result is what skips."""
     first, last = branches[0], _last_norm(exam, branches[-1])
-    if states[0] == "normed" and not (last and _outside_blocks(exam, first)):
+    if first.state == "normed" and not (last and _outside_blocks(first)):
         yield finding("normalise, then add", "In both halves the skip carries the norm that the branch reads.")
     else:
         yield finding("post-norm", "Each norm follows an addition.")
 
 
-def _outside_blocks(exam: Exam, branch: Branch) -> bool:
+def _outside_blocks(branch: Branch) -> bool:
     """Whether the norm before the first branch belongs to no block, as one of embeddings does."""
-    names = [n.parameter for n in exam.structure.nodes if n.parameter]
-    norm = next((base(p).parameter for p in base(branch.reads).parents if base(p).parameter), None)
-    layer = next(
-        (base(p).parameter for n in branch.inside if is_weighted(n) for p in n.parents if base(p).parameter), None
+    norm, layer = (
+        _parameter_of(n) for n in (base(branch.reads or branch.out), next(filter(is_weighted, branch.inside)))
     )
-    if norm is None or layer is None or not names:
+    if norm is None or layer is None:
         return False
-    numbered = [any(part.isdigit() for part in name.split(".")) for name in (norm, layer)]
-    return numbered[1] and not numbered[0]
+    return _is_numbered(layer) and not _is_numbered(norm)
+
+
+def _is_numbered(name: str) -> bool:
+    return any(part.isdigit() for part in name.split("."))
+
+
+def _parameter_of(node: Node) -> str | None:
+    """The name of a parameter that an operation takes, whole or in part."""
+    return next((base(parent).parameter for parent in node.parents if base(parent).parameter), None)
 
 
 def _called(kind: str) -> str:
@@ -579,7 +579,7 @@ def _skips(s: Structure) -> Iterator[Finding]:
         if not s.lineage.made_from(after, first.weights):
             continue  # two layers side by side
         around, ends = s.passed_on(after)
-        sums = [node for node in s.nodes[first.weights.index : after.index] if _joins(node, s.first_read.out.numel())]
+        sums = [node for node in s.nodes[first.weights.index : after.index] if _joins(node, s.read.out.numel())]
         if any(node.index <= before.index for node in around) or len(sums) > 1:
             continue
         last = max(ends, key=lambda node: node.index)
@@ -627,10 +627,7 @@ def _activations(s: Structure) -> Iterator[Finding]:
 def shared(exam: Exam) -> Iterator[Finding]:
     """The same weights, used for different tokens in one pass over one image."""
     uses: dict[tuple, list[Node]] = defaultdict(list)
-    s = exam.structure
-    if s.first_read is None:
-        return
-    T = s.tokens
+    s, T = exam.structure, exam.structure.tokens
     for node in s.nodes:
         if not (is_weighted(node) or node.op in NORMS or node.op in FACTORS) or not node.images:
             continue
@@ -645,12 +642,12 @@ def shared(exam: Exam) -> Iterator[Finding]:
         yield finding("shared", f"{len(names)} parameters serve different tokens: {', '.join(names[:3])}.", len(names))
 
 
-def _slice(node: Node) -> tuple[str, int, int]:
+def _slice(node: Node) -> tuple[str | None, int, int]:
     """Which part of which parameter: its name, where it begins, and how many numbers it has."""
     parameter = base(node)
     while node.out.untyped_storage().data_ptr() != parameter.out.untyped_storage().data_ptr():
         node = node.parents[0]  # a copy of a part
-    return parameter.parameter, node.out.storage_offset(), node.out.numel()
+    return parameter.parameter, int(node.out.storage_offset()), node.out.numel()
 
 
 # From tokens to one vector -----------------------------------------------------------------------
@@ -691,7 +688,7 @@ def read_out(exam: Exam) -> Iterator[Finding]:
 
 def _fixed_token(s: Structure) -> Iterator[Finding]:
     """A token that was put beside the patches and comes from no parameter."""
-    for node in s.nodes[: s.first_read.index]:
+    for node in s.nodes[: s.read.index]:
         for other in (p for p in node.parents if node.op == "cat" and node.image and not p.image):
             sources = [n for n in s.nodes[: other.index + 1] if s.lineage.made_from(other, n)]
             if other.out.numel() == s.width and other.out.any() and not any(n.parameter for n in sources):

@@ -10,11 +10,10 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from vitnb.examine._exam import SIZES, Exam, MovedOnTheWay, OtherDevice, difference, perturbed
+from vitnb.examine._exam import NEAR, SIZES, Exam, MovedOnTheWay, OtherDevice, difference, perturbed
 from vitnb.examine._findings import Finding, finding
 from vitnb.examine._trace import written_out
 
-NEAR = 1e-3  # standard deviations: what rounding leaves is a hundred times smaller
 INDEXING = frozenset("index _index_put_impl index_put index_put_ _unsafe_index".split())
 
 
@@ -52,8 +51,6 @@ def classes(exam: Exam) -> Iterator[Finding]:
 
 def channels(exam: Exam) -> Iterator[Finding]:
     """Images with one and with three channels, where the builder takes in_chans."""
-    if not exam.accepts("in_chans"):
-        return
     other = 1 if exam.image[0] == 3 else 3
     try:
         exam.logits(torch.randn(exam.sizes[-1], other, *exam.image[1:]), exam.fresh(in_chans=other))
@@ -149,7 +146,7 @@ def _enlarged(model: nn.Module, times: float = 8.0) -> nn.Module:
 
 
 def first_loss(exam: Exam) -> Iterator[Finding]:
-    if not exam.can_build or "classes" in exam.codes:
+    if "classes" in exam.codes:
         return
     y = exam.logits(exam.images(exam.sizes[-1], 7), exam.model)
     if y.ndim == 2 and y.shape[1] == exam.num_classes > 1:
@@ -175,7 +172,7 @@ def gradients(exam: Exam) -> Iterator[Finding]:
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad and p.numel()}
     target = torch.randn(out.shape, generator=torch.Generator().manual_seed(4))
     found = torch.autograd.grad((out * target).sum(), [*learning.values()], allow_unused=True)
-    gradient = dict(zip(learning, found, strict=True))
+    gradient: dict[str, Tensor | None] = dict(zip(learning, found, strict=True))
     yield from _dead(exam, gradient)
     yield from _frozen(exam)
 
@@ -188,8 +185,9 @@ def _leaves(out: Tensor, registered: set[int]) -> list[tuple]:
         if function is None or function in seen:
             continue
         seen.add(function)
-        if hasattr(function, "variable") and id(function.variable) not in registered:
-            found.append(tuple(function.variable.shape))
+        leaf = getattr(function, "variable", None)
+        if leaf is not None and id(leaf) not in registered:
+            found.append(tuple(leaf.shape))
         waiting += [before for before, _ in function.next_functions]
     return found
 

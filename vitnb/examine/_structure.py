@@ -79,6 +79,20 @@ OTHER_AXES = {
 }  # of (B, T, D)
 
 
+class UnrecognisedError(Exception):
+    """A model of a form in which a test finds nothing to test; its text says what is missing."""
+
+
+def recognised(x: Tensor | None) -> Tensor:
+    """The tokens that were looked for.
+
+    Raises: UnrecognisedError where there are none.
+    """
+    if x is None:
+        raise UnrecognisedError("its tokens have a layout that is not known here")
+    return x
+
+
 class Structure:
     """What a trace of one image contains.
 
@@ -178,13 +192,23 @@ class Structure:
         return before if square and norm_in(input_of(before)) else None
 
     @property
+    def read(self) -> Node:
+        """first_read, where there is one.
+
+        Raises: UnrecognisedError where there is none.
+        """
+        if self.first_read is None:
+            raise UnrecognisedError("no attention over tokens was recognised")
+        return self.first_read
+
+    @property
     def tokens(self) -> int:
         """T, of the first attention's input."""
-        return self.first_read.out.numel() // self.width
+        return self.read.out.numel() // self.width
 
     @property
     def width(self) -> int:
-        return self.first_read.flat.shape[0 if self.channels_first else -1]
+        return self.read.flat.shape[0 if self.channels_first else -1]
 
     def rows(self, node: Node) -> Tensor | None:
         """Tokens as (T, D), also where they are kept as (D, T) or in rows and columns."""
@@ -262,7 +286,13 @@ class Structure:
         for axes, over in OTHER_AXES.items():
             if affine(x.flatten(0, 1), centred(u, axes).flatten(0, 1)) and not affine(x.flatten(0, 1), u.flatten(0, 1)):
                 return "layer", over
-        gains = [gain(a, b) for a, b in ((x.flatten(0, 1), u.flatten(0, 1)), (self.rows(node), self.rows(before)))]
+        gains = [
+            gain(a, b)
+            for a, b in (
+                (x.flatten(0, 1), u.flatten(0, 1)),
+                (recognised(self.rows(node)), recognised(self.rows(before))),
+            )
+        ]
         if affine(x.flatten(0, 1), u.flatten(0, 1)) and (gains[0] / gains[1] - 1).abs().min() > 1e-3:
             return "layer", "everything"  # one number for all, which other images change
         return None
@@ -305,7 +335,7 @@ class Structure:
         if skip is None:
             branch.state = "parallel"
         else:
-            self._read(branch)
+            self._read(branch, skip)
         return branch
 
     def _sides(self, p: Node, q: Node) -> tuple[Node | None, Node, list[Node]]:
@@ -334,7 +364,7 @@ class Structure:
                 end = node if node.out.numel() == end.out.numel() else end
         return end
 
-    def _read(self, branch: Branch) -> None:
+    def _read(self, branch: Branch, skip: Node) -> None:
         """How a branch reads the stream: through a norm, raw, and what skips meanwhile."""
         within = {node.index for node in branch.inside}
         first = [n for n in branch.inside if is_weighted(n) and not self._weighted_before(n, within)]
@@ -343,10 +373,10 @@ class Structure:
             return
         branch.reads = tokens = reads[0]
         branch.norm, branch.end_norm = self.norm_of(tokens), self.norm_of(branch.out)
-        skip_norm = None if same(tokens, branch.skip) else self.norm_of(branch.skip)
-        if branch.norm and same(branch.norm.before, branch.skip):
+        skip_norm = None if same(tokens, skip) else self.norm_of(skip)
+        if branch.norm and same(branch.norm.before, skip):
             branch.state = "pre"
-        elif same(tokens, branch.skip):
+        elif same(tokens, skip):
             branch.state = "normed" if branch.norm else "raw"
         elif skip_norm and same(skip_norm.before, tokens):
             branch.state = "norm on the skip"
