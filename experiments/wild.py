@@ -22,9 +22,9 @@ THIS = Experiment(
     readers={"A": ["a1"], "B": ["b1", "b2"]},
     runs={"A": "run_A", "B": "run_B_frozen"},
     frozen="1bd84464dc682e0eb541f75302f31029706e5e681bf78b9be6bf937a7f2e7bc0",  # sha256 of vitnb/examine/*.py
-    labels="Two language models read each model of draw B, apart from each other, by the written rule in the "
-    "docstring of vitnb.examine, without what examine says; one read draw A. They agree on which models of draw B "
-    "have a bug; that is not the agreement of two people, and neither reader is independent of the other's training.",
+    labels="Two language models read each model of draw B, apart from each other, by a written rule (that of "
+    "the docstring of vitnb.examine, with a list of kinds), without what examine says; one read draw A. They "
+    "agree on which models of draw B have a bug; that is not the agreement of two people, and neither reader is independent of the other's training.",
 )
 CODES = {  # a kind that a reader names: the codes of findings that name its cause
     "shared layer": {"shared"},

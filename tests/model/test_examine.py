@@ -335,18 +335,26 @@ class RowsAlike(ViT):
         return x + self.rows.expand(-1, -1, 7, -1).flatten(1, 2)
 
 
-def masked(model):
-    for block in model.blocks:
-        attention = block.attention
+def with_weights(weigh):
+    """Attention whose weights are made from the scores (B, h, T, T) in another way."""
 
-        def forward(x, a=attention):
-            B, T, D = x.shape
-            q, k, v = a.qkv(x).view(B, T, 3, a.num_heads, -1).permute(2, 0, 3, 1, 4)
-            near = (torch.arange(T)[:, None] - torch.arange(T)).abs() < 20
-            scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~near, float("-inf"))
-            return a.proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(B, T, D))
+    def change(model):
+        class Weighing(type(model.blocks[0].attention)):
+            def forward(self, x):
+                B, T, D = x.shape
+                q, k, v = self.qkv(x).view(B, T, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+                weights = weigh(q @ k.mT / q.shape[-1] ** 0.5)
+                return self.proj((weights @ v).transpose(1, 2).reshape(B, T, D))
 
-        attention.forward = forward
+        for block in model.blocks:
+            block.attention.__class__ = Weighing
+
+    return change
+
+
+def in_a_window(scores):
+    place = torch.arange(scores.shape[-1])
+    return scores.masked_fill((place[:, None] - place).abs() >= 20, float("-inf")).softmax(-1)
 
 
 def reads_other(model):
@@ -362,19 +370,6 @@ def reads_other(model):
 
     for block in model.blocks:
         block.__class__ = Cross
-
-
-def after_softmax(model):
-    for block in model.blocks:
-        a = block.attention
-
-        def forward(x, a=a):
-            B, T, D = x.shape
-            q, k, v = a.qkv(x).view(B, T, 3, a.num_heads, -1).permute(2, 0, 3, 1, 4)
-            weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) / 4
-            return a.proj((weights @ v).transpose(1, 2).reshape(B, T, D))
-
-        a.forward = forward
 
 
 def unprojected(model):
@@ -411,8 +406,8 @@ CAUSES = {  # a code that no fault of the collection has: what has it
     "overlap": lambda: vit(stem="conv"),
     "equal positions": RowsAlike,
     "zero positions": changed(lambda m: nn.init.zeros_(m.positions.table)),
-    "weights sum": changed(after_softmax),
-    "partial mask": changed(masked),
+    "weights sum": changed(with_weights(lambda scores: scores.softmax(-1) / 4)),
+    "partial mask": changed(with_weights(in_a_window)),
     "different inputs": changed(reads_other),
     "no projection": changed(unprojected),
     "saturated": changed(saturate),
@@ -448,17 +443,23 @@ def test_codes_beside_others():
     assert codes(examine(large, (3, 224, 224), 1000)) == ["too large"]
 
 
+class OnePosition(ViT):
+    """It adds one position vector in all places."""
+
+    def embed(self, images):
+        return self.pool.prepend(self.patch_embed(images)) + self.positions.table[:, :1]
+
+
 def test_faults_hide_each_other():
-    """With attention over the batch and no positions, the second is seen when the first is gone."""
-    both = changed(lambda m: (nn.init.zeros_(m.positions.table.requires_grad_(False)), over_the_batch(m)))
-    assert "over the batch" in codes(examine(both, IMAGE))
+    """A model whose logits depend on no image does not show that positions are missing as well."""
 
+    def both():
+        model = faults.build("over the batch", CONFIG)
+        model.__class__ = OnePosition
+        return model
 
-def over_the_batch(model):
-    for block in model.blocks:
-        attention = nn.MultiheadAttention(64, 4)
-        block.attention = attention
-        block.attention.forward = lambda x, a=attention: nn.MultiheadAttention.forward(a, x, x, x)[0]
+    assert codes(examine(both, IMAGE), "breaks") == ["blind", "over the batch"]
+    assert codes(examine(lambda: OnePosition(CONFIG), IMAGE), "breaks") == ["no positions"]
 
 
 class WholeNorm(nn.Module):
