@@ -24,7 +24,8 @@ THIS = Experiment(
     frozen="1bd84464dc682e0eb541f75302f31029706e5e681bf78b9be6bf937a7f2e7bc0",  # sha256 of vitnb/examine/*.py
     labels="Two language models read each model of draw B, apart from each other, by a written rule (that of "
     "the docstring of vitnb.examine, with a list of kinds), without what examine says; one read draw A. They "
-    "agree on which models of draw B have a bug; that is not the agreement of two people, and neither reader is independent of the other's training.",
+    "agree on which models of draw B have a bug; that is not the agreement of two people, and neither reader is "
+    "independent of the other's training.",
 )
 CODES = {  # a kind that a reader names: the codes of findings that name its cause
     "shared layer": {"shared"},
