@@ -196,5 +196,6 @@ def test_a_lock_pins_what_uv_finds_for_the_requirements(tmp_path, monkeypatch):
 
 def test_every_folder_of_the_package_is_installed():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {f"vitbook.{init.parent.name}" for init in ROOT.glob("vitbook/*/__init__.py")}
-    assert {"vitnb", "vitbook", "vitbook.records"} | folders == set(listed)
+    inits = [init for package in ("vitnb", "vitbook") for init in ROOT.glob(f"{package}/**/__init__.py")]
+    folders = {".".join(init.parent.relative_to(ROOT).parts) for init in inits}
+    assert folders | {"vitbook.records"} == set(listed)
