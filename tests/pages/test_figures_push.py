@@ -118,7 +118,7 @@ def test_by_touch_on_a_phone(live):
 
 GARBAGE = {
     "there is no number of pushes 99": (r'"pushes": 1', '"pushes": 99'),
-    "there is no wiring number null": (r'"wiring": 0', '"wiring": null'),
+    "there is no wiring null": (r'"wiring": 0', '"wiring": null'),
     "its push should be four numbers": (r'"push": \[1.0, ', '"push": ['),
     "it knows no wiring post-office": (r'"wirings": \["post-norm"', '"wirings": ["post-office"'),
 }
