@@ -58,7 +58,7 @@ def _sheet(x: Tensor, normed: tuple[Tensor, Tensor], row: int, names: list[str],
         frame = Place(left - 2, at + first * h - 2, D * w + 4, count * h + 4)
         sheet.rect(frame, None, "ink", rx=3, width=2.4)
         sheet.arrow((start.right + 8, start.cy), (end.x - 8, end.cy))
-        _words(sheet, number, taken, at, wide)
+        _words(sheet, number, f"{'all' if number else names[row]}: {_said(taken)}", at, wide)
         if not number:
             for place, word in ((start, "x"), (end, "LN(x)")):
                 sheet.text(place.cx, at - 32 if wide else at - 16, word, "token", 14, weight=700, mono=True)
@@ -67,7 +67,7 @@ def _sheet(x: Tensor, normed: tuple[Tensor, Tensor], row: int, names: list[str],
     return sheet
 
 
-def _words(sheet: Sheet, wrong: int, taken: Tensor, y: float, wide: bool) -> None:
+def _words(sheet: Sheet, wrong: int, numbers: str, y: float, wide: bool) -> None:
     """What is right or wrong here, with the mean and the standard deviation of the numbers in the frame."""
     tone, code = ("mark", "LayerNorm([T, D])") if wrong else ("value", "LayerNorm(D)")
     x, y = (20, y + 16) if wide else (14, y - (52 if wrong else 76))
@@ -75,9 +75,9 @@ def _words(sheet: Sheet, wrong: int, taken: Tensor, y: float, wide: bool) -> Non
     sheet.path(mark, tone, 3, cap="round")
     sheet.text(x + 22, y, "wrong" if wrong else "right", tone, 14, "start", 700)
     whose = "all tokens together" if wrong else "each token by itself"
-    sheet.text(x if wide else x + 72, y + 28 if wide else y, code, size=13 if wide else 12, anchor="start", mono=True)
-    numbers = _said(taken).replace("standard deviation", "σ")
+    sheet.text(x if wide else x + 82, y + 28 if wide else y, code, size=13 if wide else 12, anchor="start", mono=True)
+    numbers = numbers.replace("standard deviation", "σ")
     if wide:
         sheet.lines(x, y + 62, (whose, numbers), 13, anchor="start", colour="soft")
     else:
-        sheet.text(x, y + 24, f"{whose}: {numbers}", "soft", 11, "start")
+        sheet.text(x, y + 24, f"{whose}; {numbers}", "soft", 11, "start")

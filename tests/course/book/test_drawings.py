@@ -164,7 +164,7 @@ def test_a_layer_norm_is_drawn_over_each_token_and_over_all():
     for axes in ((4,), (4, 4)):
         cells = [f"{v:.2f}".replace("-", "−") for v in torch.layer_norm(EDGES, axes, eps=1e-6).flatten().tolist()]
         assert [i for i in range(len(words)) if words[i : i + 16] == cells], cells
-    assert "mean 0.5 and σ 0.5" in words and "mean 0.25 and σ 0.43" in words
+    assert "token 3: mean 0.5 and σ 0.5" in words and "all: mean 0.25 and σ 0.43" in words
     assert "turn it into 1, 1, −1, −1. " in drawing.alt and "turn it into 1.73, 1.73, −0.577, −0.577," in drawing.alt
 
 
