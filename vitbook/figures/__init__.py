@@ -14,6 +14,7 @@ from vitbook.figures.position_explorer import PositionExplorer
 from vitbook.figures.push_explorer import PushExplorer
 from vitbook.figures.quiz import Question, Quiz
 from vitbook.figures.recipe_explorer import RecipeExplorer
+from vitbook.figures.rounds_explorer import RoundsExplorer
 from vitbook.figures.train_race import TrainRace
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "Question",
     "Quiz",
     "RecipeExplorer",
+    "RoundsExplorer",
     "TrainRace",
 ]
