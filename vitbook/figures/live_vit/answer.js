@@ -1,8 +1,7 @@
 // What the network answers: a bar for each class, and where it stood for the untouched image.
 import { h, heading } from "../kit/dom.js";
-import { largest } from "../kit/maps.js";
+import { largest, softmax } from "../kit/maps.js";
 import { share } from "../kit/words.js";
-import { softmax } from "../vit.js";
 
 const MOST = 10; // of more classes the most probable are shown
 

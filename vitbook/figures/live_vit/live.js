@@ -2,7 +2,7 @@
 import { button } from "../kit/controls.js";
 import { h, sentence, soft } from "../kit/dom.js";
 import { bytes } from "../kit/figure.js";
-import { forward, network } from "../vit.js";
+import { network } from "../kit/vit.js";
 import { answerPanel } from "./answer.js";
 import { easelPanel } from "./easel.js";
 import { headPanel } from "./heads.js";
@@ -15,14 +15,15 @@ import { tokenPanel } from "./tokens.js";
 /** The figure on the traits of LiveViT; its weights are float16, or a Float32Array as it is. */
 export function buildLiveViT({ model, root, put }) {
   const get = (name) => model.get(name);
-  const net = network(get("config"), get("layout"), weightsOf(get("weights")));
+  const vit = network(get("config"), get("layout"), weightsOf(get("weights")));
+  const net = vit.sizes;
   const stored = bytes(get("images"));
   const area = net.channels * net.height * net.width;
   if (stored.length % area)
     throw Error(`its images should take ${area} bytes each and take ${stored.length}`);
   const [classes, shown, labels] = ["classes", "image_classes", "labels"].map(get);
-  if (classes.length !== net.classes)
-    throw Error(`it has ${net.classes} logits and ${classes.length} class names`);
+  if (classes.length !== net.K)
+    throw Error(`it has ${net.K} logits and ${classes.length} class names`);
   const known = shown.join() === classes.join(); // do the images show what the network was trained on?
   const names = speaker({ net, classes, shown, labels });
   const state = () => settings(get, net, stored);
@@ -51,7 +52,7 @@ export function buildLiveViT({ model, root, put }) {
     tokens.node,
   );
 
-  const compute = computer(net, get);
+  const compute = computer(vit, get);
   const say = later((words) => (says.textContent = words));
   const send = later((logits) => {
     if (logits.join() !== String(get("logits"))) put({ logits });
@@ -77,18 +78,19 @@ export function buildLiveViT({ model, root, put }) {
 const weightsOf = (value) => (value instanceof Float32Array ? value : bytes(value));
 
 /** Run the network when the image or a switch has changed; to explore the maps is free. */
-function computer(net, get) {
+function computer(vit, get) {
+  const { height, width } = vit.sizes;
   let computed = {}; // { key, out, ms, untouched }
   let whole = {}; // { key, logits } of the untouched image
   return ({ pixels, hidden, removed, order, positions, ablated }) => {
     const image = pixels.join();
     const key = JSON.stringify([image, hidden, removed, order, positions, ablated]);
     if (computed.key === key) return computed;
-    const numbers = normalised(pixels, net.height * net.width, get("mean"), get("std"));
+    const numbers = normalised(pixels, height * width, get("mean"), get("std"));
     const start = performance.now();
-    const out = forward(net, numbers, { hidden, removed, order, positions, ablated });
+    const out = vit.run(numbers, { hidden, removed, order, positions, ablated });
     const ms = performance.now() - start;
-    if (whole.key !== image) whole = { key: image, logits: forward(net, numbers).logits };
+    if (whole.key !== image) whole = { key: image, logits: vit.run(numbers).logits };
     return (computed = { key, out, ms, untouched: whole.logits });
   };
 }

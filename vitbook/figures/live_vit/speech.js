@@ -1,7 +1,6 @@
 // What the figure says: names of its parts, and a sentence on all that is set and answered.
-import { largest } from "../kit/maps.js";
+import { largest, softmax } from "../kit/maps.js";
 import { list, placeOf, share } from "../kit/words.js";
-import { softmax } from "../vit.js";
 
 /** One block, two blocks. */
 export function count(n, one, more = `${one}s`) {

@@ -1,7 +1,6 @@
 // What the reader has set, made to fit the network; and the rows of its maps that this asks for.
 import { bytes } from "../kit/figure.js";
-import { meanOfHeads } from "../kit/maps.js";
-import { rollout } from "../vit.js";
+import { meanOfHeads, rollout } from "../kit/maps.js";
 
 export const MODES = { hide: "hides it", query: "makes it the query", draw: "draws" };
 export const OVERLAYS = {

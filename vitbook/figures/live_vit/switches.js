@@ -1,7 +1,7 @@
 // What the network may lose: the order of its patches, its positions, the patches that are hidden.
 import { button, toggle } from "../kit/controls.js";
 import { h } from "../kit/dom.js";
-import { shuffledOrder } from "../vit.js";
+import { shuffledOrder } from "../kit/random.js";
 
 export function switchPanel({ net, put }) {
   let seed = 0;
