@@ -8,6 +8,7 @@ import { erf } from "../../vitbook/figures/kit/plain.js";
 import { shuffledOrder } from "../../vitbook/figures/kit/random.js";
 import { ViT, decodeHalf, network } from "../../vitbook/figures/kit/vit.js";
 import { layerNorm, plainLinear } from "../../vitbook/figures/reference.js";
+import { sceneAt, stopAt } from "../../vitbook/figures/live_vit/moments.js";
 import { normalised, overlayRow, settings } from "../../vitbook/figures/live_vit/state.js";
 import { borderMean, imageSize, shrink, stroke } from "../../vitbook/figures/live_vit/upload.js";
 
@@ -179,6 +180,30 @@ test("a browser that forbids WebAssembly gets the same answers", () => {
   assert.ok(quick.logits.some((logit) => Math.abs(logit - quick.logits[0]) > 0.01));
 });
 
+test("a forward pass, moment by moment", () => {
+  const net = { L: 2, h: 1, T: 2 };
+  const tokens = [0, 1, 3].map((x) => Float32Array.of(x, x));
+  const maps = [Float32Array.of(0.25, 0.75, 0.5, 0.5), Float32Array.of(1, 0, 0, 1)];
+  const out = { tokens, maps, logits: Float32Array.of(0, 0) };
+  const at = (moment) => sceneAt(out, net, moment, 0);
+  const shown = (moment) => {
+    const { apart: gap, flown, block, pulse, grown, tokens: some } = at(moment);
+    return [gap, flown, block, pulse, some[0], grown];
+  };
+  assert.deepEqual(shown(0), [0, 0, -1, 0, 0, 0]);
+  assert.deepEqual(shown(1.5), [1, 0.5, -1, 0, 0, 0]);
+  assert.deepEqual(shown(2), [1, 1, -1, 0, 0, 0]);
+  assert.deepEqual(shown(2.25), [1, 1, 0, 0.5, 0, 0]); // attention comes first
+  assert.deepEqual(shown(2.75), [1, 1, 0, 1, 0.5, 0]); // then the tokens change
+  assert.deepEqual(shown(3), [1, 1, 0, 1, 1, 0]);
+  assert.deepEqual(shown(4), [1, 1, 1, 1, 3, 0]);
+  assert.deepEqual(shown(4.5), [1, 1, 1, 1, 3, 0.5]);
+  assert.deepEqual([...at(3).row, ...at(5).row, ...at(5).shares], [0.25, 0.75, 1, 0, 0.5, 0.5]);
+  assert.deepEqual([0, 0.05, 1, 1.2, 4].map(stopAt), [0, 1, 1, 2, 4]);
+  const none = sceneAt({ tokens: [], maps: [], logits: null }, net, 5, 0);
+  assert.deepEqual([none.block, none.tokens, none.shares], [-1, null, null]);
+});
+
 const file = process.env.REFERENCE;
 const reference = file ? JSON.parse(readFileSync(file)) : { cases: [] };
 for (const expected of reference.cases) {
@@ -230,6 +255,11 @@ for (const expected of reference.cases) {
       worst = Math.max(worst, apart(rows(rollout(out.maps, net.h, net.T), 1), at(rolled, i)));
       const taken = out.maps.flatMap((map) => [...map]).filter((share) => share !== 0).length;
       assert.ok(taken <= net.L * net.h * n * n);
+    }
+    for (const scene of expected.scenes ?? []) {
+      const mine = sceneAt(net.run(at(images, 0), expected.switches), net.sizes, scene.moment, 0);
+      for (const key of ["row", "tokens", "shares"].filter((one) => scene[one]))
+        worst = Math.max(worst, apart(mine[key], floats(scene[key])));
     }
     t.diagnostic(
       `largest difference ${worst.toExponential(1)}, ${milliseconds.toFixed(2)} ms per image`,

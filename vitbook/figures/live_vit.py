@@ -39,8 +39,9 @@ class LiveViT(Figure):
     removed (hidden patches are no tokens; else their pixels become the mean),
     order (the patch at each place; empty: at home), positions, ablated ([layer,
     head] pairs). logits comes back from the browser; network_input() is the image.
-    compact begins small, with the image, the answer and the last block's
-    attention; a button in the figure brings the rest.
+    compact shows one forward pass in place of the heads and tokens: moment says
+    how far it has come, 0 the image, 1 its patches, 2 the tokens, 3 after block
+    0, ..., depth + 3 the answer; more brings what makes an image of one's own.
 
     Raises: TypeError or ValueError if the model is not as above or holds a
         number that float16 does not, or if the images or classes do not fit it.
@@ -76,7 +77,9 @@ class LiveViT(Figure):
     positions = traitlets.Bool(True).tag(sync=True)
     ablated = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)
     logits = traitlets.List(traitlets.Float()).tag(sync=True)
-    compact = traitlets.Bool(False).tag(sync=True)
+    compact = traitlets.Bool(False).tag(sync=True)  # as it is when the figure is made
+    moment = traitlets.Float().tag(sync=True)
+    more = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -113,6 +116,7 @@ class LiveViT(Figure):
             image=image,
             stage=config.depth,
             layer=config.depth - 1,
+            moment=config.depth + 3,
         )
 
     def network_input(self) -> Tensor:
@@ -154,8 +158,8 @@ class LiveViT(Figure):
         axis.invert_yaxis()
         return figure
 
-    @traitlets.validate("image", "token", "stage", "layer", "head")
-    def _check_number(self, proposal: dict) -> int:
+    @traitlets.validate("image", "token", "stage", "layer", "head", "moment")
+    def _check_number(self, proposal: dict) -> float:
         name, value, config = proposal["trait"].name, proposal["value"], self._model.config
         last = {
             "image": self._images - 1,
@@ -163,6 +167,7 @@ class LiveViT(Figure):
             "stage": config.depth,
             "layer": config.depth - (config.global_pool != "attn"),  # attention pooling is one layer more
             "head": config.num_heads - 1,
+            "moment": config.depth + 3,
         }[name]
         first = -1 if name == "image" and self.own else 0
         if not first <= value <= last:

@@ -94,7 +94,10 @@ export class ViT {
   /** Write a weight as torch has it, matrices (out, in). */
   fillFromTorch(name, numbers) {
     const weight = this.weights[name];
-    this.fill(name, isMatrix(name, weight) ? transposed(numbers, weight.width, weight.rows) : numbers);
+    this.fill(
+      name,
+      isMatrix(name, weight) ? transposed(numbers, weight.width, weight.rows) : numbers,
+    );
   }
 
   /** The weights as torch has them: {config, layout, numbers}, what network() takes. */

@@ -30,10 +30,16 @@ export function answerPanel({ classes, labels, known }) {
     // Some browsers count in whole milliseconds only.
     clock.textContent = `computed here in ${ms < 1 ? "less than 1" : Math.round(ms)} ms`;
   }
+  /** How far the bars have grown, from 0 to 1; the numbers come at the end. */
+  const grow = (grown) => {
+    lines.style.setProperty("--lv-grown", grown);
+    lines.toggleAttribute("data-growing", grown < 1);
+  };
   const lines = h("ul", { className: "lv-bars" }, ...bars.map(({ node }) => node));
   return {
     node: h("div", { className: "lv-answer" }, heading("The answer"), lines, keys),
     show,
+    grow,
   };
 }
 

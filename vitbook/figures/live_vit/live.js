@@ -5,8 +5,11 @@ import { bytes } from "../kit/figure.js";
 import { network } from "../kit/vit.js";
 import { answerPanel } from "./answer.js";
 import { easelPanel } from "./easel.js";
+import { flightPanel } from "./flight.js";
 import { headPanel } from "./heads.js";
 import { imagePanel } from "./images.js";
+import { sceneAt } from "./moments.js";
+import { passPanel } from "./pass.js";
 import { speaker, strangers } from "./speech.js";
 import { normalised, overlayRow, settings } from "./state.js";
 import { switchPanel } from "./switches.js";
@@ -28,7 +31,35 @@ export function buildLiveViT({ model, root, put }) {
   const names = speaker({ net, classes, shown, labels });
   const state = () => settings(get, net, stored);
   const bench = { net, root, get, put, state, stored, classes, labels, known, names };
+  const about = known || !stored.length ? get("note") : strangers(classes, shown);
+  if (about) root.append(soft(about));
+  root.classList.add("lv");
+  const { panels, says, at, end } = get("compact") ? smallForm(bench) : wholeForm(bench);
 
+  const compute = computer(vit, get);
+  const say = later((words) => (says.textContent = words));
+  const send = later((logits) => {
+    if (logits.join() !== String(get("logits"))) put({ logits });
+  });
+  function draw() {
+    if (!root.isConnected) return; // no colours yet
+    const now = state();
+    const computed = compute(now);
+    const found = { ...computed, row: overlayRow(computed.out, net, now) };
+    for (const panel of panels) panel.show(now, found);
+    at?.(now, found);
+    root.dataset.ms = found.ms.toFixed(2);
+    // A hand that draws changes all this faster than anybody, or a kernel, can follow.
+    const words = names.tell(now, found);
+    if (words !== say.last) say(words, say.last ? 200 : 0);
+    send(Array.from(found.out.logits ?? []), 60);
+  }
+  draw.end = end;
+  return draw;
+}
+
+/** All that can be done: chapter 11's. */
+function wholeForm(bench) {
   const [images, switches, easel, heads, answer] = [
     imagePanel,
     switchPanel,
@@ -38,40 +69,61 @@ export function buildLiveViT({ model, root, put }) {
   ].map((panel) => panel(bench));
   const tokens = tokenPanel(bench, easel.canvas);
   const says = sentence();
-  // Small at first where a page asks for it; all that is left out comes back by one button.
-  const more = button("", () => put({ compact: !get("compact"), layer: net.L - 1 }));
-  more.hidden = !get("compact");
-  const about = known || !stored.length ? get("note") : strangers(classes, shown);
-  root.classList.add("lv");
-  root.append(
-    ...(about ? [soft(about)] : []),
+  const { shuffle, sort, positions, removed, undo } = switches;
+  const flight = flightPanel(bench, easel);
+  bench.root.append(
     images.node,
-    switches.node,
-    h("div", { className: "lv-main" }, easel.node, heads.node, answer.node),
-    h("div", { className: "lv-foot" }, says, more),
+    h("div", { className: "vf-buttons" }, ...images.buttons),
+    images.trouble,
+    h("div", { className: "vf-buttons" }, shuffle, sort, positions, removed, undo),
+    h("div", { className: "lv-main" }, easel.node, heads.node, answer.node, flight.node),
+    says,
     tokens.node,
   );
+  return { panels: [images, switches, easel, heads, answer, tokens, flight], says };
+}
 
-  const compute = computer(vit, get);
-  const say = later((words) => (says.textContent = words));
-  const send = later((logits) => {
-    if (logits.join() !== String(get("logits"))) put({ logits });
-  });
-  return function draw() {
-    if (!root.isConnected) return; // no colours yet
-    const now = state();
-    const computed = compute(now);
-    const found = { ...computed, row: overlayRow(computed.out, net, now) };
-    for (const panel of [images, switches, easel, heads, answer, tokens]) panel.show(now, found);
-    root.classList.toggle("lv-compact", now.compact);
-    more.textContent = now.compact ? "More: draw, shuffle, switch off" : "Less";
-    more.setAttribute("aria-expanded", String(!now.compact));
-    root.dataset.ms = found.ms.toFixed(2);
-    // A hand that draws changes all this faster than anybody, or a kernel, can follow.
-    const words = names.tell(now, found);
-    if (words !== say.last) say(words, say.last ? 200 : 0);
-    send(Array.from(found.out.logits ?? []), 60);
+/** One forward pass and few switches: the first page's. A button brings what makes an image of one's own. */
+function smallForm(bench) {
+  const { net, root, put, state } = bench;
+  const [images, switches, easel, answer] = [imagePanel, switchPanel, easelPanel, answerPanel].map(
+    (panel) => panel(bench),
+  );
+  const flight = flightPanel(bench, easel);
+  const pass = passPanel(bench, easel, flight.tiles);
+  const says = sentence();
+  const { shuffle, positions, removed, undo } = switches;
+  const more = button("More", () => put({ more: !state().more }));
+  const drawer = h("div", { className: "vf-buttons" });
+  drawer.append(...images.buttons, ...easel.tools, removed, images.trouble);
+  root.classList.add("lv-compact");
+  root.append(
+    images.node,
+    h("div", { className: "vf-buttons" }, shuffle, positions, undo, more),
+    drawer,
+    h("div", { className: "lv-main" }, easel.node, pass.node, answer.node, flight.node),
+    pass.controls,
+    says,
+  );
+  const curtain = {
+    show(now) {
+      drawer.hidden = !now.more;
+      more.textContent = now.more ? "Less" : "More";
+      more.setAttribute("aria-expanded", String(now.more));
+    },
   };
+  function at(now, { out }) {
+    const paint = (moment) => {
+      const scene = sceneAt(out, net, moment, now.token);
+      const looking = scene.block >= 0 && scene.grown === 0; // the answer's image is not painted over
+      easel.shade(looking ? scene.row : null, scene.pulse);
+      answer.grow(scene.grown);
+      pass.at(scene);
+    };
+    pass.show(now, out, paint);
+    paint(now.moment);
+  }
+  return { panels: [images, switches, easel, answer, flight, curtain], says, at, end: pass.end };
 }
 
 /** The weights of a trait: bytes of float16, or float32 numbers as they are. */
