@@ -13,6 +13,7 @@ from vitbook.figures.pool_explorer import PoolExplorer
 from vitbook.figures.position_explorer import PositionExplorer
 from vitbook.figures.quiz import Question, Quiz
 from vitbook.figures.recipe_explorer import RecipeExplorer
+from vitbook.figures.six_race import SixRace
 from vitbook.figures.train_race import TrainRace
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "Question",
     "Quiz",
     "RecipeExplorer",
+    "SixRace",
     "TrainRace",
 ]
