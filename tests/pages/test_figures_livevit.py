@@ -597,7 +597,9 @@ def test_play_takes_three_seconds_and_patch_7_flies_to_its_seat(new_context, sma
     page = new_context(viewport={"width": 1000, "height": 900}, reduced_motion="no-preference").new_page()
     page.goto(small_page.as_uri())
     page.locator(".lv-time button").first.wait_for()
-    settle(page.locator(".live-figure"))
+    play = page.locator(".lv-time button").first
+    expect(play).to_have_text("Pause")  # it plays once by itself, when it is first seen
+    expect(play).to_have_text("Play")
     frames = page.evaluate(FRAMES)
     assert 2.5 < (frames[-1]["when"] - frames[0]["when"]) / 1000 < 4.5
     at = [frame["at"] for frame in frames]
@@ -612,8 +614,9 @@ def test_shuffled_patches_fly_to_their_places(new_context, small_page):
     page = new_context(viewport={"width": 1000, "height": 900}, reduced_motion="no-preference").new_page()
     page.goto(small_page.as_uri())
     figure, tiles = page.locator(".live-figure"), page.locator(".lv-tiles")
-    figure.locator(".lv-easel").wait_for()
-    settle(figure)
+    play = figure.locator(".lv-time button").first
+    expect(play).to_have_text("Pause")
+    expect(play).to_have_text("Play")
     assert tiles.is_hidden()
     figure.get_by_role("button", name="Shuffle").click()
     expect(tiles).to_be_visible()

@@ -121,7 +121,7 @@ function smallForm(bench) {
       pass.at(scene);
     };
     pass.show(now, out, paint);
-    paint(now.moment);
+    if (!pass.moving()) paint(now.moment);
   }
   return { panels: [images, switches, easel, answer, flight, curtain], says, at, end: pass.end };
 }

@@ -196,11 +196,22 @@ export function passPanel({ net, root, put, state, names }, easel, tiles) {
   const controls = h("div", { className: "lv-time" }, play, says, bench);
   const size = new ResizeObserver(() => scene && at(scene));
   size.observe(arcs);
+  // Once, when it is first seen, it shows what it does.
+  const sight = new IntersectionObserver(
+    ([{ isIntersecting }]) => {
+      if (!isIntersecting) return;
+      sight.disconnect();
+      if (!calm() && now.moment === last && !halt) travel(last, 0);
+    },
+    { threshold: 0.9 },
+  );
+  sight.observe(node);
   const end = () => {
     halt?.();
     size.disconnect();
+    sight.disconnect();
   };
-  return { node, controls, show, at, end };
+  return { node, controls, show, at, end, moving: () => halt !== null };
 }
 
 /** Numbers (T, D) as T columns of D, of which column t is seen as far as down(t). */
