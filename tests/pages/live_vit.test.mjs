@@ -237,24 +237,27 @@ for (const expected of reference.cases) {
         Array.from({ length: heads }, (_, head) =>
           expected.seats.flatMap((seat) => {
             const row = map.subarray(
-              (head * net.T + seat) * net.T,
-              (head * net.T + seat + 1) * net.T,
+              (head * net.sizes.T + seat) * net.sizes.T,
+              (head * net.sizes.T + seat + 1) * net.sizes.T,
             );
             return expected.seats.map((other) => row[other]);
           }),
         ).flat();
-      const mine = out.maps.flatMap((map) => rows(map, net.h));
+      const mine = out.maps.flatMap((map) => rows(map, net.sizes.h));
       worst = Math.max(worst, apart(mine, at(maps, i)));
       worst = Math.max(
         worst,
         apart(
-          out.tokens.flatMap((x) => seated(x, net.D)),
+          out.tokens.flatMap((x) => seated(x, net.sizes.D)),
           at(tokens, i),
         ),
       );
-      worst = Math.max(worst, apart(rows(rollout(out.maps, net.h, net.T), 1), at(rolled, i)));
+      worst = Math.max(
+        worst,
+        apart(rows(rollout(out.maps, net.sizes.h, net.sizes.T), 1), at(rolled, i)),
+      );
       const taken = out.maps.flatMap((map) => [...map]).filter((share) => share !== 0).length;
-      assert.ok(taken <= net.L * net.h * n * n);
+      assert.ok(taken <= net.sizes.L * net.sizes.h * n * n);
     }
     for (const scene of expected.scenes ?? []) {
       const mine = sceneAt(net.run(at(images, 0), expected.switches), net.sizes, scene.moment, 0);
@@ -290,12 +293,13 @@ test("the mean of a block and the pooling lie over the image like a head", () =>
       Uint8Array.from(Buffer.from(expected.weights, "base64")),
     );
     const out = net.run(floats(expected.images).subarray(0, 3 * 12 * 8));
-    const row = (overlay, layer) => overlayRow(out, net, { overlay, layer, head: 1, token: 2 });
+    const row = (overlay, layer) =>
+      overlayRow(out, net.sizes, { overlay, layer, head: 1, token: 2 });
     for (const [overlay, layer] of [
       ["head", 0],
-      ["head", net.L],
+      ["head", net.sizes.L],
       ["mean", 1],
-      ["mean", net.L],
+      ["mean", net.sizes.L],
       ["rollout", 0],
     ]) {
       const sum = row(overlay, layer).reduce((a, b) => a + b);
@@ -312,9 +316,9 @@ test("nothing left to read: no logits, and no error", () => {
       expected.layout,
       Uint8Array.from(Buffer.from(expected.weights, "base64")),
     );
-    const all = { hidden: [...Array(net.N).keys()], removed: true };
+    const all = { hidden: [...Array(net.sizes.N).keys()], removed: true };
     const out = net.run(floats(expected.images), all);
     assert.equal(out.logits, null);
-    assert.equal(out.maps.length, net.L);
+    assert.equal(out.maps.length, net.sizes.L);
   }
 });

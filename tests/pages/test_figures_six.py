@@ -161,7 +161,8 @@ def test_ten_epochs_by_keyboard_alone(live):
 
 
 def test_lamps_go_on_one_after_the_other(new_context, server):
-    page = new_context(viewport={"width": 1000, "height": 900}, reduced_motion="no-preference").new_page()
+    page = new_context(viewport={"width": 1000, "height": 900}).new_page()
+    page.emulate_media(reduced_motion="no-preference")
     page.goto(server + PAGE)
     figure = page.locator(".live-figure")
     letter(figure, "C").click()

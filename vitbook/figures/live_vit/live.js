@@ -98,8 +98,12 @@ function smallForm(bench) {
   drawer.append(...images.buttons, ...easel.tools, removed, images.trouble);
   root.classList.add("lv-compact");
   root.append(
-    images.node,
-    h("div", { className: "vf-buttons" }, shuffle, positions, undo, more),
+    h(
+      "div",
+      { className: "lv-top" },
+      images.node,
+      h("div", { className: "vf-buttons" }, shuffle, positions, undo, more),
+    ),
     drawer,
     h("div", { className: "lv-main" }, easel.node, pass.node, answer.node, flight.node),
     pass.controls,

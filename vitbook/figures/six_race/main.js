@@ -12,6 +12,7 @@ import { contestOf, dealt, newRace, rankOf, ranking, take, workersFor } from "./
 const BATCH = 32;
 const JUDGED = 20; // times in a race
 const COLORS = ["blue", "red", "green", "pink", "gold", "sky"];
+const DASHED = "sky"; // too near to blue to be told from it by colour alone
 const SECONDS = 2.4; // in which the six lamps go on
 
 function build({ model, root, put, complain }) {
@@ -128,6 +129,7 @@ function build({ model, root, put, complain }) {
         name: letter,
         tag: letter,
         color: colorOf(letter),
+        dash: colorOf(letter) === DASHED ? "7 4" : undefined,
         width: shown === letter ? 4 : 2.5,
         xs: live ? curve.map(([step]) => (epochs * step) / steps) : [epochs],
         ys: live ? curve.map(([, share]) => 100 * share) : [(low + high) / 2],
