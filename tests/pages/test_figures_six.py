@@ -152,6 +152,9 @@ def test_ten_epochs_by_keyboard_alone(live):
     figure, page, watch = live(LONG)
     letter(figure, "C").focus()
     page.keyboard.press("Enter")
+    expect(figure.get_by_text("Your bet: C")).to_be_visible()
+    letter(figure, "D").click()  # a bet stands while they learn
+    expect(figure.get_by_text("Your bet: C")).to_be_visible()
     said = verdict(figure)
     accuracy = float(re.search(r"([\d.]+)\u00a0%", said)[1])
     assert accuracy > 90 and "the highest, and wrong" in said
@@ -191,7 +194,7 @@ def test_it_is_accessible_before_and_while_all_learn(live):
     figure, page, _ = live(LONG)
     assert_sound(page)
     letter(figure, "A").click()
-    expect(figure.locator("[data-line=A] polyline")).to_have_count(1)
+    expect(figure.get_by_role("status")).to_have_text("You bet A. All six are learning, in this page.")
     assert_sound(page)
 
 

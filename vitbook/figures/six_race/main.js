@@ -182,7 +182,7 @@ function build({ model, root, put, complain }) {
     bar.setAttribute("aria-label", bet ? "Whose tests?" : "Your bet");
     picks.forEach((pick, i) => {
       pick.setAttribute("aria-pressed", String(letters[i] === (shown || bet)));
-      pick.disabled = Boolean(bet) && !done;
+      pick.setAttribute("aria-disabled", String(Boolean(bet) && !done)); // and it keeps the focus
     });
     drawPlot(contest);
     const words = verdict(bet);
