@@ -85,40 +85,26 @@ function wholeForm(bench) {
 
 /** One forward pass and few switches: the first page's. A button brings what makes an image of one's own. */
 function smallForm(bench) {
-  const { net, root, put, state } = bench;
   const [images, switches, easel, answer] = [imagePanel, switchPanel, easelPanel, answerPanel].map(
     (panel) => panel(bench),
   );
   const flight = flightPanel(bench, easel);
   const pass = passPanel(bench, easel, flight.tiles);
+  const drawer = drawerPanel(bench, images, easel, switches);
   const says = sentence();
-  const { shuffle, positions, removed, undo } = switches;
-  const more = button("More", () => put({ more: !state().more }));
-  const drawer = h("div", { className: "vf-buttons" });
-  drawer.append(...images.buttons, ...easel.tools, removed, images.trouble);
-  root.classList.add("lv-compact");
-  root.append(
-    h(
-      "div",
-      { className: "lv-top" },
-      images.node,
-      h("div", { className: "vf-buttons" }, shuffle, positions, undo, more),
-    ),
-    drawer,
+  const { shuffle, positions, undo } = switches;
+  const buttons = h("div", { className: "vf-buttons" }, shuffle, positions, undo, drawer.more);
+  bench.root.classList.add("lv-compact");
+  bench.root.append(
+    h("div", { className: "lv-top" }, images.node, buttons),
+    drawer.node,
     h("div", { className: "lv-main" }, easel.node, pass.node, answer.node, flight.node),
     pass.controls,
     says,
   );
-  const curtain = {
-    show(now) {
-      drawer.hidden = !now.more;
-      more.textContent = now.more ? "Less" : "More";
-      more.setAttribute("aria-expanded", String(now.more));
-    },
-  };
   function at(now, { out }) {
     const paint = (moment) => {
-      const scene = sceneAt(out, net, moment, now.token);
+      const scene = sceneAt(out, bench.net, moment, now.token);
       const looking = scene.block >= 0 && scene.grown === 0; // the answer's image is not painted over
       easel.shade(looking ? scene.row : null, scene.pulse);
       answer.grow(scene.grown);
@@ -127,7 +113,20 @@ function smallForm(bench) {
     pass.show(now, out, paint);
     if (!pass.moving()) paint(now.moment);
   }
-  return { panels: [images, switches, easel, answer, flight, curtain], says, at, end: pass.end };
+  return { panels: [images, switches, easel, answer, flight, drawer], says, at, end: pass.end };
+}
+
+/** What makes an image of one's own, and the button that brings it: node, more, and show(now). */
+function drawerPanel({ put, state }, images, easel, { removed }) {
+  const more = button("More", () => put({ more: !state().more }));
+  const node = h("div", { className: "vf-buttons" });
+  node.append(...images.buttons, ...easel.tools, removed, images.trouble);
+  function show(now) {
+    node.hidden = !now.more;
+    more.textContent = now.more ? "Less" : "More";
+    more.setAttribute("aria-expanded", String(now.more));
+  }
+  return { node, more, show };
 }
 
 /** The weights of a trait: bytes of float16, or float32 numbers as they are. */
