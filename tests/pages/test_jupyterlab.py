@@ -55,6 +55,14 @@ FIGURES = {
         "hidden = [5, 6]",
         "2 of 16 patches painted grey",
     ),
+    "SixRace": (
+        "(results.result('six_curves')['result']['accuracy'])",
+        ".sr-picks button >> nth=2",
+        "Enter",
+        ("bet", "C"),
+        "bet = ''",
+        "Six programs for the same network.",
+    ),
     "TrainRace": ("()", "input[type=radio] >> nth=3", "Space", ("bet", "yours"), "bet = ''", "Bet first, then train."),
 }
 

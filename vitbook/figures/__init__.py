@@ -15,6 +15,7 @@ from vitbook.figures.push_explorer import PushExplorer
 from vitbook.figures.quiz import Question, Quiz
 from vitbook.figures.recipe_explorer import RecipeExplorer
 from vitbook.figures.rounds_explorer import RoundsExplorer
+from vitbook.figures.six_race import SixRace
 from vitbook.figures.train_race import TrainRace
 
 __all__ = [
@@ -30,5 +31,6 @@ __all__ = [
     "Quiz",
     "RecipeExplorer",
     "RoundsExplorer",
+    "SixRace",
     "TrainRace",
 ]
