@@ -35,7 +35,8 @@ def distinct_images(run: dict, steps: int, batch: int, pool: int = 55_000) -> in
         for n in (whole, steps // epochs * batch):
             if n <= pool and n * epochs == shown:
                 return n
-    raise ValueError(f"{shown} images are no {steps} steps of {batch} in whole epochs of at most {pool} images")
+    whole = f"{steps} steps of {batch} in whole epochs of at most {pool} images"
+    raise ValueError(f"images of the run are {shown}, which is no {whole}: use {steps * batch}, for example")
 
 
 def trained(name: str = "trained") -> ViT:
