@@ -133,7 +133,7 @@ def test_different_images_are_told_of_records_with_and_without_them(digits):
     # without them: two epochs of 500 steps, and 39 epochs of all images that fill a batch
     assert results.distinct_images({"images": 64_000}, 1_000, 64) == 32_000
     assert results.distinct_images({"images": 39 * 54_976}, 33_174, 64) == 54_976
-    with pytest.raises(ValueError, match="63000 images are no 1000 steps of 64"):
+    with pytest.raises(ValueError, match="63000, which is no 1000 steps of 64"):
         results.distinct_images({"images": 63_000}, 1_000, 64)
 
 
