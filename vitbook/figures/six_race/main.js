@@ -87,6 +87,7 @@ function build({ model, root, put, complain }) {
         if (now !== lit) [lit] = [now, soon()];
       };
       halt = glide(1000 * SECONDS, step, all);
+      soon();
     };
     if (lights[letter]) return on();
     const { config } = contestOf(get);
