@@ -131,7 +131,16 @@ NAMES = {f.replaces: name for name, f in faults.FAULTS.items()}
 LOOSE = next(n for n, f in faults.FAULTS.items() if f.replaces not in _build.PLACES and f.replaces is not ViT)
 CLS = NAMES[vitnb.ClsToken]
 RUN = training.Training(small(), D, Recipe(1, 2))
-SPACE = SPACE | vars(vitnb) | vars(inspection) | vars(evaluation) | vars(checkpoint) | vars(training) | globals()
+SPACE = (
+    SPACE
+    | vars(vitnb)
+    | vars(lora)
+    | vars(inspection)
+    | vars(evaluation)
+    | vars(checkpoint)
+    | vars(training)
+    | globals()
+)
 MAPS = "[torch.full((1, 2, 5, 5), 0.2)]"
 
 # the call; the name and the bad value; what to do where the advice is prose
@@ -177,6 +186,8 @@ ROWS = [
     ("data.load('digits', root)", "root", "3", "'data'"),
     ("results.result(name)", "name", "'none'", "'norms'"),
     ("images.sample_image(size)", "size", "0"),
+    ("images.photo(name)", "name", "'nobody'", "'hopper'"),
+    ("images.photo('hopper', size)", "size", "0"),
     ("data.augment(pixels, None, shift=shift)", "shift", "-1"),
     ("data.augment(pixels, None, erase=erase)", "erase", "2"),
     ("data.Dataset(pixels, D.train_labels, pixels, D.test_labels, classes)", "classes", "2"),
