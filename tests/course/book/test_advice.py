@@ -33,6 +33,7 @@ from vitnb import (
     data,
     evaluation,
     inspection,
+    lora,
     training,
     weights,
 )
@@ -188,6 +189,7 @@ ROWS = [
     ("images.sample_image(size)", "size", "0"),
     ("images.photo(name)", "name", "'nobody'", "'hopper'"),
     ("images.photo('hopper', size)", "size", "0"),
+    ("LoRA(linear)", "linear", "nn.Conv2d(1, 1, 1)"),
     ("data.augment(pixels, None, shift=shift)", "shift", "-1"),
     ("data.augment(pixels, None, erase=erase)", "erase", "2"),
     ("data.Dataset(pixels, D.train_labels, pixels, D.test_labels, classes)", "classes", "2"),
