@@ -8,6 +8,7 @@ import math
 import os
 import re
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -391,6 +392,8 @@ def _from_hub() -> ViT:
     """Raises: LookupError with what timm and transformers say, if neither has the weights or can fetch them."""
     if switched_on("VITNB_OFFLINE") or switched_on("VITNB_FAST"):
         raise LookupError("VITNB_OFFLINE or VITNB_FAST forbids to fetch it")
+    if not _reachable("https://huggingface.co"):  # the libraries would try for a minute
+        raise LookupError("huggingface.co cannot be reached")
     reasons = []
     for fetch in (_timms_dinov2, _huggingfaces_dinov2):
         try:
@@ -398,6 +401,16 @@ def _from_hub() -> ViT:
         except Exception as error:  # of an absent library, of the network, of any of the libraries in between
             reasons.append((str(error) or type(error).__name__).split("\n")[0])
     raise LookupError(f"no hub has given it ({'; '.join(dict.fromkeys(reasons))})")
+
+
+def _reachable(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=3).close()
+    except urllib.error.HTTPError:
+        return True  # it answers
+    except (OSError, http.client.HTTPException):
+        return False
+    return True
 
 
 def _timms_dinov2() -> ViT:

@@ -169,6 +169,7 @@ def test_a_hub_is_asked_where_there_is_no_package(monkeypatch, capsys):
     monkeypatch.setattr(weights, "DINOV2_PACKAGE", "no-such-package==1")
     for name in ("VITNB_OFFLINE", "VITNB_FAST"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(weights, "_reachable", lambda url: True)
     asked = []
 
     def create(name, **options):
@@ -182,3 +183,6 @@ def test_a_hub_is_asked_where_there_is_no_package(monkeypatch, capsys):
         monkeypatch.setattr(weights, fetch, lambda fetch=fetch: 1 / 0 if "timm" in fetch else {}["no network"])
     assert dinov2("hub") is None
     assert "(division by zero; 'no network')" in capsys.readouterr().out
+    monkeypatch.setattr(weights, "_reachable", lambda url: False)
+    assert dinov2("hub") is None
+    assert capsys.readouterr().out.startswith("No DINOv2: huggingface.co cannot be reached. Get it by")
