@@ -40,13 +40,14 @@ export function largestOf(values, other = -1) {
   );
 }
 
-/** Draw a photo (3, S, S) of which each patch is as bright as `bright` says; what is missing is paper. */
-function drawFaded(canvas, pixels, side, bright, grid, paper) {
+/** Draw a photo (3, S, S), each patch as bright as `bright` says, and `faint` at least; what is missing is paper. */
+function drawFaded(canvas, pixels, side, bright, grid, paper, faint) {
   Object.assign(canvas, { width: side, height: side });
   const image = new ImageData(side, side);
   for (let i = 0; i < side * side; i++) {
     const row = Math.floor((Math.floor(i / side) * grid) / side);
-    const part = bright[row * grid + Math.floor(((i % side) * grid) / side)];
+    const lit = bright[row * grid + Math.floor(((i % side) * grid) / side)];
+    const part = faint + (1 - faint) * lit;
     for (let c = 0; c < 3; c++)
       image.data[4 * i + c] = paper[c] + part * (pixels[c * side * side + i] - paper[c]);
     image.data[4 * i + 3] = 255;
@@ -104,7 +105,7 @@ function build({ model, root, put }) {
     const found = cards.map(({ canvas, svg }, p) => {
       const mine = cosines.subarray(p * N, (p + 1) * N);
       const bright = Array.from(mine, (cosine) => brightness(cosine, fade));
-      drawFaded(canvas, photos[p], side, bright, grid, paper);
+      drawFaded(canvas, photos[p], side, bright, grid, paper, fade[2]);
       const best = largestOf(mine, p === photo ? patch : -1);
       const shown = bright.filter((part) => part > 0.5).length;
       const marks =

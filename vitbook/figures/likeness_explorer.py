@@ -14,7 +14,7 @@ from vitbook import results
 from vitbook.figures._base import Figure, module, style
 from vitnb import plots
 
-FADE = 0.15, 0.65  # the cosines at which a patch is gone, and at which it is as bright as in the photo
+FADE = 0.35, 0.8, 0.2  # the cosines at which a patch is faint, and at which it is as in the photo; what faint is
 
 
 class LikenessExplorer(Figure):
@@ -60,12 +60,12 @@ class LikenessExplorer(Figure):
         return tokens @ tokens[self.photo, self.patch]
 
     def still(self) -> matplotlib.figure.Figure:
-        low, high = self.fade
+        low, high, faint = self.fade
         P, side = len(self.names), self.grid
         pixels = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8)
         photos = pixels.reshape(P, 3, -1).unflatten(2, (int((len(self.pixels) / P / 3) ** 0.5), -1)) / 255
         bright = ((self.cosines() - low) / (high - low)).clamp(0, 1).reshape(P, 1, side, side)
-        bright = F.interpolate(bright, photos.shape[2:])
+        bright = faint + (1 - faint) * F.interpolate(bright, photos.shape[2:])
         figure, axes = plt.subplots(1, P, figsize=(11, 3.1))
         for axis, name, image in zip(axes, self.names, 1 - bright * (1 - photos), strict=True):
             plots.draw_image(axis, image)
