@@ -116,7 +116,7 @@ def test_explorer_carries_the_images_exactly():
         (lambda: PatchExplorer(patch_size=5), ValueError, ["patch_size 5", "28 x 28", "4, 7"]),
         (lambda: PatchExplorer(patch_size="5"), TypeError, ["patch_size", "'5'", "4"]),
         (lambda: setattr(PatchExplorer(), "patch_size", 8), ValueError, ["patch_size 8", "4, 7"]),
-        (lambda: setattr(PatchExplorer(), "image", 4), ValueError, ["image", "4", "0"]),
+        (lambda: setattr(PatchExplorer(), "image", 5), ValueError, ["image", "5", "0"]),
         (lambda: setattr(PatchExplorer(), "row", 28), ValueError, ["row", "28", "27"]),
     ],
 )

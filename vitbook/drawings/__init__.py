@@ -18,6 +18,8 @@ The drawings, with what they need:
     whole_model(here=None)          the book's map; here="attention", or another of PARTS, says "you are here";
                                     whole_model(config=ViTConfig.vit_b_16()) has the numbers of a model
     overview()                      image -> patches -> tokens -> transformer -> answer, of the book's own network
+    patch_order(image)              the four axes of a tiny image, and the order of reading with and without permute
+    patch_projection(patches, E)    patches times a matrix = tokens, with every number
     patch_to_token()                image -> patch -> vector -> projection -> token
     position_heatmap(table=None)    token + position = sum, as heat maps
     attention(q, k, v, row=1)       q k^T, scaled, softmax, mix of v, with every number
@@ -49,6 +51,7 @@ The boot in them is images.boot().
 
 from vitbook.drawings._sheet import Drawing, Sheet, in_page
 from vitbook.drawings.attending import attention, simple_attention
+from vitbook.drawings.cutting import patch_order, patch_projection
 from vitbook.drawings.embedding import patch_to_token, position_heatmap
 from vitbook.drawings.heads import heads, split
 from vitbook.drawings.language import legend
@@ -72,6 +75,8 @@ __all__ = [
     "layer_norm",
     "legend",
     "overview",
+    "patch_order",
+    "patch_projection",
     "patch_to_token",
     "position_heatmap",
     "simple_attention",

@@ -21,7 +21,7 @@ class PatchExplorer(Figure):
     """Pick a pixel and see its patch, its token and its place in the vector, beside a cut by reshape alone.
 
     images maps a name to an image (C, H, W), float in [0, 1] or uint8, with
-    1 or 3 channels and at most 256 pixels a side; without it there are four,
+    1 or 3 channels and at most 256 pixels a side; without it there are five,
     the boot first. image, patch_size, row and column follow the reader's choice.
 
     Raises: TypeError or ValueError if an image is not as above or has no
@@ -108,9 +108,10 @@ def _fitting(patch_size: int, shape: Sequence[int]) -> int:
 
 
 def _images() -> dict[str, Tensor]:
-    """The boot; a photograph; a part of it in gray, higher than wide; pixels that tell their own address by colour."""
+    """The boot; 24 pixels; a photograph; a part of it in gray, higher than wide; addresses as colours."""
     photo = sample_image(96)  # (C, H, W)
     gray = photo.mean(dim=0, keepdim=True)[:, :, 20:68]  # (1, 96, 48)
     rows, columns = torch.linspace(0, 1, 24)[:, None], torch.linspace(0, 1, 24)
     addresses = torch.stack(torch.broadcast_tensors(rows, columns, 1 - rows))  # (3, 24, 24)
-    return {"boot": boot(), "photograph": photo, "gray, narrow": gray, "addresses": addresses}
+    few = torch.arange(24).reshape(1, 4, 6) / 23  # those of the chapter, from black to white
+    return {"boot": boot(), "24 pixels": few, "photograph": photo, "gray, narrow": gray, "addresses": addresses}

@@ -27,11 +27,16 @@ Q = torch.tensor([[1.0, 0.0], [0.5, 1.0], [-1.0, 0.5]])
 K = torch.tensor([[1.0, 0.5], [0.0, 1.0], [1.0, -1.0]])
 V = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 EDGES = torch.tensor([[0.0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0]])  # of chapter 5
+PIXELS = torch.arange(24.0).reshape(4, 6)  # of chapter 1
+SQUARES = PIXELS.reshape(2, 2, 3, 2).permute(0, 2, 1, 3).reshape(6, 4)
+BY_HAND = torch.tensor([[0.25, -0.5, -0.5], [0.25, -0.5, 0.5], [0.25, 0.5, -0.5], [0.25, 0.5, 0.5]])
 ALL = {
     "legend": drawings.legend,
     "overview": drawings.overview,
     "attention": lambda: drawings.attention(Q, K, V),
     "simple_attention": lambda: drawings.simple_attention(V),
+    "patch_order": lambda: drawings.patch_order(PIXELS),
+    "patch_projection": lambda: drawings.patch_projection(SQUARES, BY_HAND, ("mean", "down", "right")),
     "patch_to_token": drawings.patch_to_token,
     "position_heatmap": drawings.position_heatmap,
     "heads": drawings.heads,
@@ -180,6 +185,47 @@ def test_a_layer_norm_is_drawn_over_each_token_and_over_all():
 def test_a_layer_norm_refuses_with_words(x, row, names, message):
     with pytest.raises(ValueError, match=message):
         drawings.layer_norm(x, row, names)
+
+
+def test_pixels_are_drawn_in_the_order_of_reading_without_permute_and_with_it():
+    drawing = drawings.patch_order(PIXELS)
+    words = [int(word) for word in numbers(drawing) if word.isdigit()]
+    assert words[-72:] == [*range(24), *range(24), *SQUARES.flatten().int().tolist()]
+    assert "8 = axes[0, 1, 1, 0]" in numbers(drawing) and PIXELS.reshape(2, 2, 3, 2)[0, 1, 1, 0] == 8
+    assert "Patch 1 holds 2, 3, 8, 9." in drawing.alt
+
+
+def test_the_pixels_of_the_followed_patch_are_framed():
+    def framed(patch):
+        wide, _ = arrangements(drawings.patch_order(PIXELS, patch=patch))
+        return [float(rect.get("width")) for rect in wide.iter(f"{SVG}rect") if rect.get("class") == "s-mark"]
+
+    assert framed(1) == [2 * 36, 2 * 27, 2 * 27, 4 * 27]  # in the image; apart; together
+    assert framed(4) == framed(1)
+
+
+def test_patches_times_a_matrix_are_the_tokens_of_torch():
+    drawing = drawings.patch_projection(SQUARES, BY_HAND, ("mean", "down", "right"))
+    words = [word.replace("−", "-") for word in numbers(drawing)]
+    cells = [float(word) for word in words if re.fullmatch(r"-?\d+(\.\d+)?", word)]
+    assert cells == [*SQUARES.flatten(), *BY_HAND.flatten(), *(SQUARES @ BY_HAND).flatten()]
+    assert "-0.5 · 0 - 0.5 · 1 + 0.5 · 6 + 0.5 · 7 = 6" in words and "the token 3.5, 6, 1." in drawing.alt
+
+
+@pytest.mark.parametrize(
+    "draw, message",
+    [
+        (lambda: drawings.patch_order(torch.zeros(6, 6)), "up to 24 pixels"),
+        (lambda: drawings.patch_order(PIXELS, 3), "patch 3"),
+        (lambda: drawings.patch_order(PIXELS, 2, 6), "patch must be"),
+        (lambda: drawings.patch_projection(SQUARES, BY_HAND[:3]), "6 patches of 4"),
+        (lambda: drawings.patch_projection(SQUARES, BY_HAND, ("a", "b")), "3 of up to 8 letters"),
+        (lambda: drawings.patch_projection(SQUARES, BY_HAND, row=6), "row must be"),
+    ],
+)
+def test_a_tiny_image_that_cannot_be_drawn_is_refused(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
 
 
 def test_the_token_is_what_the_convolution_gives():
