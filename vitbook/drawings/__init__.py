@@ -22,6 +22,8 @@ The drawings, with what they need:
     patch_projection(patches, E)    patches times a matrix = tokens, with every number
     patch_to_token()                image -> patch -> vector -> projection -> token
     position_heatmap(table=None)    token + position = sum, as heat maps
+    two_orders(tokens, order, table, names)
+                                    the same tokens in two orders: their means, with positions, after a ReLU
     attention(q, k, v, row=1)       q k^T, scaled, softmax, mix of v, with every number
     simple_attention(x, row=1)      the same with nothing learned: x x^T, softmax, mix of x
     heads()                         split D into h heads, attend, merge
@@ -57,6 +59,7 @@ from vitbook.drawings.heads import heads, split
 from vitbook.drawings.language import legend
 from vitbook.drawings.map import PARTS, whole_model
 from vitbook.drawings.norms import layer_norm
+from vitbook.drawings.orders import two_orders
 from vitbook.drawings.overview import overview
 from vitbook.drawings.windows import windows
 from vitbook.drawings.wiring import block, blocks, cls_way, data_parallel, training_loop
@@ -82,6 +85,7 @@ __all__ = [
     "simple_attention",
     "split",
     "training_loop",
+    "two_orders",
     "whole_model",
     "windows",
 ]

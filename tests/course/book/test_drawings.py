@@ -30,6 +30,8 @@ EDGES = torch.tensor([[0.0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0]])
 PIXELS = torch.arange(24.0).reshape(4, 6)  # of chapter 1
 SQUARES = PIXELS.reshape(2, 2, 3, 2).permute(0, 2, 1, 3).reshape(6, 4)
 BY_HAND = torch.tensor([[0.25, -0.5, -0.5], [0.25, -0.5, 0.5], [0.25, 0.5, -0.5], [0.25, 0.5, 0.5]])
+# Of chapter 2: positions for the rows of V, another order of these, and their names.
+PLACES, MUDDLED, EDGED = torch.tensor([[0.1, 0.0], [0.2, 0.0], [0.3, 0.0]]), [2, 0, 1], ["shaft", "sole", "heel"]
 ALL = {
     "legend": drawings.legend,
     "overview": drawings.overview,
@@ -39,6 +41,7 @@ ALL = {
     "patch_projection": lambda: drawings.patch_projection(SQUARES, BY_HAND, ("mean", "down", "right")),
     "patch_to_token": drawings.patch_to_token,
     "position_heatmap": drawings.position_heatmap,
+    "two_orders": lambda: drawings.two_orders(V, MUDDLED, PLACES, EDGED),
     "heads": drawings.heads,
     "split": drawings.split,
     "layer_norm": lambda: drawings.layer_norm(EDGES, 3, ("background", "shaft", "sole", "heel")),
@@ -253,6 +256,32 @@ def test_the_sum_of_tokens_and_positions_is_drawn():
     assert grounds == ["f-paper", "f-token-8x", "f-paper", "f-position-8x", "f-soft-8x", "f-paper", "f-token-8x"]
     with pytest.raises(ValueError, match="up to 64"):
         drawings.position_heatmap(torch.zeros(65, 4))
+
+
+def test_two_orders_have_the_same_means_until_a_non_linearity():
+    drawing = drawings.two_orders(V, MUDDLED, PLACES, EDGED)
+    for rows in (V, V[MUDDLED]):
+        active = torch.relu(rows + PLACES - 1).mean(0)
+        for mean in (rows.mean(0), (rows + PLACES).mean(0), active):
+            assert [f"{v:.2f}" for v in mean.tolist()] in [
+                [f"{float(v):.2f}" for v in found.split(", ")] for found in re.findall(r"\(([\d., ]+)\)", drawing.alt)
+            ]
+    assert [word for word in numbers(drawing) if word in ("as above", "differs")] == ["as above", "as above", "differs"]
+    linear = drawings.two_orders(V + 1, MUDDLED, PLACES, EDGED)  # nothing is negative: ReLU changes nothing
+    assert "differs" not in numbers(linear)
+
+
+@pytest.mark.parametrize(
+    "tokens, order, names, message",
+    [
+        (torch.zeros(3, 3), MUDDLED, EDGED, "up to 4 tokens of 2 features"),
+        (V, [0, 1, 1], EDGED, "each of 0 to 2 once"),
+        (V, MUDDLED, EDGED[:2], "3 of up to 5 letters"),
+    ],
+)
+def test_two_orders_refuse_with_words(tokens, order, names, message):
+    with pytest.raises(ValueError, match=message):
+        drawings.two_orders(tokens, order, PLACES, names)
 
 
 def test_the_right_split_keeps_every_token_in_every_head():
