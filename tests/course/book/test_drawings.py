@@ -35,7 +35,6 @@ ALL = {
     "patch_to_token": drawings.patch_to_token,
     "position_heatmap": drawings.position_heatmap,
     "heads": drawings.heads,
-    "split": drawings.split,
     "layer_norm": lambda: drawings.layer_norm(EDGES, 3, ("background", "shaft", "sole", "heel")),
     "block": drawings.block,
     "blocks": drawings.blocks,
@@ -207,14 +206,6 @@ def test_the_sum_of_tokens_and_positions_is_drawn():
     assert grounds == ["f-paper", "f-token-8x", "f-paper", "f-position-8x", "f-soft-8x", "f-paper", "f-token-8x"]
     with pytest.raises(ValueError, match="up to 64"):
         drawings.position_heatmap(torch.zeros(65, 4))
-
-
-def test_the_right_split_keeps_every_token_in_every_head():
-    x = torch.arange(12)
-    words = [word for word in numbers(drawings.split()) if word.isdigit()]
-    right = x.view(3, 2, 2).transpose(0, 1).flatten().tolist()  # (h, T, d)
-    wrong = x.view(2, 3, 2).flatten().tolist()
-    assert list(map(int, words)) == [*range(12), *right, *wrong]
 
 
 def test_every_part_of_the_map_leads_to_its_chapter():
