@@ -5,7 +5,7 @@ from torch import Tensor
 
 from vitbook.drawings._sheet import Drawing, Place, Sheet
 
-T, D, H = 3, 8, 4  # tokens, features, heads of the drawing
+T, D, H = 3, 4, 2  # tokens, features, heads of the drawing, as in the example of chapter 4
 d = D // H
 NAMES = ("query", "key", "value")
 
@@ -70,21 +70,22 @@ def _heads_wide(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet.text(636, 26, "merged", weight=700)
     sheet.text(636, 44, "(B, T, D)", "soft", 12, mono=True)
     for i, (kind, values) in enumerate(zip(NAMES, sources, strict=True)):
-        place = sheet.matrix(38, y + 20 + i * 90, values, kind, (cell, cell), numbers=False, top=1)
+        place = sheet.matrix(98 - D * cell / 2, y + 20 + i * 90, values, kind, (cell, cell), numbers=False, top=1)
         _cut(sheet, place, cell)
         sheet.text(place.x - 10, place.cy, kind[0], kind, 14, "end", 700, mono=True)
     middle = y + 20 + 90 + T * cell / 2
     sheet.arrow((168, middle), (202, middle))
     sheet.text(184, middle - 12, "split", "soft", 12)
+    first = middle - ((H - 1) * step + T * cell) / 2
     for i in range(H):
-        row = _head(sheet, 258, y + i * step, i, cell, sources)
+        row = _head(sheet, 258, first + i * step, i, cell, sources)
         sheet.text(248, row.cy, f"head {i}", "soft", 12, "end")
     for x, word in ((273, "q"), (315, "k"), (357, "v")):
-        sheet.text(x, y - 14, word, dict(q="query", k="key", v="value")[word], 13, weight=700, mono=True)
-    sheet.text(430, y - 14, "weights", "weights", 12, weight=700)
+        sheet.text(x, first - 14, word, dict(q="query", k="key", v="value")[word], 13, weight=700, mono=True)
+    sheet.text(430, first - 14, "weights", "weights", 12, weight=700)
     sheet.arrow((532, middle), (568, middle))
     sheet.text(549, middle - 12, "merge", "soft", 12)
-    place = sheet.matrix(576, middle - T * cell / 2, mixed, "value", (cell, cell), numbers=False, top=1)
+    place = sheet.matrix(636 - D * cell / 2, middle - T * cell / 2, mixed, "value", (cell, cell), numbers=False, top=1)
     _cut(sheet, place, cell)
     sheet.arrow((place.cx, place.bottom + 6), (place.cx, place.bottom + 34))
     box = sheet.box(Place(place.cx - 50, place.bottom + 36, 100, 32), "linear")
@@ -96,7 +97,7 @@ def _heads_wide(sources: list[Tensor], mixed: Tensor) -> Sheet:
 def _heads_narrow(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet, cell, step = Sheet(344, 642), 12, 62
     for i, (kind, values) in enumerate(zip(NAMES, sources, strict=True)):
-        place = sheet.matrix(13 + i * 111, 44, values, kind, (cell, cell), numbers=False, top=1)
+        place = sheet.matrix(61 + i * 111 - D * cell / 2, 44, values, kind, (cell, cell), numbers=False, top=1)
         _cut(sheet, place, cell)
         sheet.text(place.cx, 28, kind[0], kind, 14, weight=700, mono=True)
     sheet.arrow((172, 90), (172, 128))
