@@ -55,6 +55,14 @@ FIGURES = {
     "CostExplorer": ("()", "input[type=range] >> nth=2", "ArrowRight", ("width", 64), "depth = 6", "19.3 million"),
     "PushExplorer": ("()", "input[type=range]", "ArrowRight", ("pushes", 1), "pushes = 72", "72 pushes"),
     "RoundsExplorer": ("()", "input[type=range]", "ArrowRight", ("rounds", 1), "rounds = 8", "3 different patches"),
+    "SplitExplorer": (
+        "()",
+        "input[type=range]",
+        "ArrowRight",
+        ("place", 1),
+        "place = -8",
+        "for the heel the shaft’s 2 and 3",
+    ),
     "LiveViT": (
         "(model, data.load())",
         ".lv-shelf button >> nth=0",

@@ -1,11 +1,11 @@
-"""Several heads: how the width is split among them, and how it must not be."""
+"""Several heads: how the width is split among them."""
 
 import torch
 from torch import Tensor
 
 from vitbook.drawings._sheet import Drawing, Place, Sheet
 
-T, D, H = 3, 8, 4  # tokens, features, heads of the drawing
+T, D, H = 3, 4, 2  # tokens, features, heads of the drawing, as in the example of chapter 4
 d = D // H
 NAMES = ("query", "key", "value")
 
@@ -70,21 +70,22 @@ def _heads_wide(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet.text(636, 26, "merged", weight=700)
     sheet.text(636, 44, "(B, T, D)", "soft", 12, mono=True)
     for i, (kind, values) in enumerate(zip(NAMES, sources, strict=True)):
-        place = sheet.matrix(38, y + 20 + i * 90, values, kind, (cell, cell), numbers=False, top=1)
+        place = sheet.matrix(98 - D * cell / 2, y + 20 + i * 90, values, kind, (cell, cell), numbers=False, top=1)
         _cut(sheet, place, cell)
         sheet.text(place.x - 10, place.cy, kind[0], kind, 14, "end", 700, mono=True)
     middle = y + 20 + 90 + T * cell / 2
     sheet.arrow((168, middle), (202, middle))
     sheet.text(184, middle - 12, "split", "soft", 12)
+    first = middle - ((H - 1) * step + T * cell) / 2
     for i in range(H):
-        row = _head(sheet, 258, y + i * step, i, cell, sources)
+        row = _head(sheet, 258, first + i * step, i, cell, sources)
         sheet.text(248, row.cy, f"head {i}", "soft", 12, "end")
     for x, word in ((273, "q"), (315, "k"), (357, "v")):
-        sheet.text(x, y - 14, word, dict(q="query", k="key", v="value")[word], 13, weight=700, mono=True)
-    sheet.text(430, y - 14, "weights", "weights", 12, weight=700)
+        sheet.text(x, first - 14, word, dict(q="query", k="key", v="value")[word], 13, weight=700, mono=True)
+    sheet.text(430, first - 14, "weights", "weights", 12, weight=700)
     sheet.arrow((532, middle), (568, middle))
     sheet.text(549, middle - 12, "merge", "soft", 12)
-    place = sheet.matrix(576, middle - T * cell / 2, mixed, "value", (cell, cell), numbers=False, top=1)
+    place = sheet.matrix(636 - D * cell / 2, middle - T * cell / 2, mixed, "value", (cell, cell), numbers=False, top=1)
     _cut(sheet, place, cell)
     sheet.arrow((place.cx, place.bottom + 6), (place.cx, place.bottom + 34))
     box = sheet.box(Place(place.cx - 50, place.bottom + 36, 100, 32), "linear")
@@ -96,7 +97,7 @@ def _heads_wide(sources: list[Tensor], mixed: Tensor) -> Sheet:
 def _heads_narrow(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet, cell, step = Sheet(344, 642), 12, 62
     for i, (kind, values) in enumerate(zip(NAMES, sources, strict=True)):
-        place = sheet.matrix(13 + i * 111, 44, values, kind, (cell, cell), numbers=False, top=1)
+        place = sheet.matrix(61 + i * 111 - D * cell / 2, 44, values, kind, (cell, cell), numbers=False, top=1)
         _cut(sheet, place, cell)
         sheet.text(place.cx, 28, kind[0], kind, 14, weight=700, mono=True)
     sheet.arrow((172, 90), (172, 128))
@@ -120,84 +121,3 @@ def _heads_narrow(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet.text(172, box.bottom + 46, "(B, T, D)", "soft", 11, mono=True)
     sheet.height = box.bottom + 66
     return sheet
-
-
-def split() -> Drawing:
-    """Draw the right split of the features among heads beside the wrong one, a view alone, with numbers to follow."""
-    right, wrong = splits()
-    alt = (
-        "Three tokens of four features, numbered 0 to 11, go to two heads of two features. Right, "
-        f"view(B, T, h, d).transpose(1, 2): head 0 gets {_said(right[0])}, the first two features "
-        f"of every token. Wrong, "
-        f"view(B, h, T, d) alone: head 0 gets {_said(wrong[0])}, so its rows are halves of tokens "
-        f"0, 0 and 1, and token "
-        "2 is missing. Both have the same shape."
-    )
-    return Drawing(alt, _split)
-
-
-def splits() -> tuple[Tensor, Tensor]:
-    """The numbers of split: (h, T, d) by view and transpose, and by view alone."""
-    x = torch.arange(12.0).view(1, 3, 4)  # (B, T, D)
-    return x.view(1, 3, 2, 2).transpose(1, 2)[0], x.view(1, 2, 3, 2)[0]
-
-
-def _said(head: Tensor) -> str:
-    return ", ".join(" and ".join(f"{v:.0f}" for v in row) for row in head.tolist())
-
-
-def _split(wide: bool) -> Sheet:
-    sheet = Sheet(720 if wide else 344, 310 if wide else 510)
-    w, h = (36, 30) if wide else (34, 28)
-    x = 24 if wide else 172 - 2 * w + 24
-    y = 112 if wide else 52
-    source = _numbered(sheet, x + 52 if wide else x, y, torch.arange(12.0).view(3, 4), w, h)
-    sheet.text(source.cx, y - 30, "tokens", "token", 14, weight=700)
-    sheet.text(source.cx, y - 13, "(T, D) = (3, 4)", "soft", 12 if wide else 11, mono=True)
-    for i in range(3):
-        sheet.text(source.x - 8, source.y + (i + 0.5) * h, f"token {i}", "soft", 12 if wide else 11, "end")
-    right, wrong = splits()
-    cases = ((right, ("view(B, T, h, d)", ".transpose(1, 2)"), True), (wrong, ("view(B, h, T, d)", "alone"), False))
-    for number, (values, words, good) in enumerate(cases):
-        left, top = (400, 48 + 146 * number) if wide else (112, 236 + 166 * number)
-        for head in range(2):
-            place = _numbered(sheet, left + head * (2 * w + 34), top, values[head], w, h)
-            sheet.text(place.cx, top - 13, f"head {head}", "soft", 12 if wide else 11)
-        mark = "M-7 0l5 6l9 -13" if good else "M-6 -6l12 12M6 -6l-12 12"
-        tone = "value" if good else "mark"
-        if wide:
-            middle = top + 1.5 * h
-            sheet.arrow((source.right + 12, source.cy + (14 if number else -14)), (left - 14, middle), colour=tone)
-            x0 = left + 4 * w + 34 + 22
-            sheet.path(_shifted(mark, x0 + 6, middle - 22), tone, 3, cap="round")
-            sheet.text(x0 + 22, middle - 22, "right" if good else "wrong", tone, 14, "start", 700)
-            sheet.lines(x0, middle + 10, words, 11, anchor="start", mono=True)
-        else:
-            sheet.path(_shifted(mark, 30, top + 16), tone, 3, cap="round")
-            sheet.text(44, top + 16, "right" if good else "wrong", tone, 14, "start", 700)
-            sheet.text(112, top - 34, "".join(words) if good else " ".join(words), size=11, anchor="start", mono=True)
-    return sheet
-
-
-def _shifted(path: str, x: float, y: float) -> str:
-    """A mark's path, its relative moves begun at (x, y)."""
-    pieces = path[1:].split("M")
-    moved = []
-    for piece in pieces:
-        first, *rest = piece.split("l")
-        a, b = map(float, first.split())
-        moved.append("M" + f"{x + a:g} {y + b:g}" + "".join("l" + r for r in rest))
-    return "".join(moved)
-
-
-def _numbered(sheet: Sheet, x: float, y: float, values: Tensor, w: float, h: float) -> Place:
-    """Numbers 0 to 11 in cells whose shade and side band tell from which token each came."""
-    R, C = values.shape
-    place = Place(x, y, C * w, R * h)
-    for i, row in enumerate(values.tolist()):
-        for j, value in enumerate(row):
-            token = int(value) // 4
-            spot = sheet.rect(Place(x + j * w, y + i * h, w, h), f"token-{(1, 4, 8)[token]}", "line", width=1)
-            sheet.text(spot.cx, spot.cy, f"{value:.0f}", size=13)
-    sheet.rect(place, None, "token", rx=2, width=2)
-    return place

@@ -17,6 +17,7 @@ from vitbook.figures.quiz import Question, Quiz
 from vitbook.figures.recipe_explorer import RecipeExplorer
 from vitbook.figures.rounds_explorer import RoundsExplorer
 from vitbook.figures.six_race import SixRace
+from vitbook.figures.split_explorer import SplitExplorer
 from vitbook.figures.train_race import TrainRace
 
 __all__ = [
@@ -34,5 +35,6 @@ __all__ = [
     "RecipeExplorer",
     "RoundsExplorer",
     "SixRace",
+    "SplitExplorer",
     "TrainRace",
 ]

@@ -43,7 +43,6 @@ ALL = {
     "position_heatmap": drawings.position_heatmap,
     "two_orders": lambda: drawings.two_orders(V, MUDDLED, PLACES, EDGED),
     "heads": drawings.heads,
-    "split": drawings.split,
     "layer_norm": lambda: drawings.layer_norm(EDGES, 3, ("background", "shaft", "sole", "heel")),
     "block": drawings.block,
     "blocks": drawings.blocks,
@@ -282,14 +281,6 @@ def test_two_orders_have_the_same_means_until_a_non_linearity():
 def test_two_orders_refuse_with_words(tokens, order, names, message):
     with pytest.raises(ValueError, match=message):
         drawings.two_orders(tokens, order, PLACES, names)
-
-
-def test_the_right_split_keeps_every_token_in_every_head():
-    x = torch.arange(12)
-    words = [word for word in numbers(drawings.split()) if word.isdigit()]
-    right = x.view(3, 2, 2).transpose(0, 1).flatten().tolist()  # (h, T, d)
-    wrong = x.view(2, 3, 2).flatten().tolist()
-    assert list(map(int, words)) == [*range(12), *right, *wrong]
 
 
 def test_every_part_of_the_map_leads_to_its_chapter():
