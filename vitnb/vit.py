@@ -1,7 +1,6 @@
 """Chapter 8: the Vision Transformer, assembled."""
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -172,7 +171,10 @@ class ViT(nn.Module):
 
     def embed(self, images: Tensor) -> Tensor:
         """Turn images (B, C, H, W) into tokens with positions (B, T, D): equation 1."""
-        x = self.patch_embed(images)  # (B, N, D)
+        return self._pos_embed(self.patch_embed(images))
+
+    def _pos_embed(self, x: Tensor) -> Tensor:
+        """Add to the patches (B, N, D) their positions and the tokens that stand before them: (B, T, D)."""
         if self.config.no_embed_class:
             x = self.positions(x)
         x = self.pool.prepend(self.registers(x))  # (B, T, D): with the cls token, if the pooling reads one
@@ -180,9 +182,13 @@ class ViT(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """Send embedded tokens (B, T, D), any number of them, through the blocks and the norm: equations 2 and 3."""
-        for block in self.blocks:
+        for block in self._in_order():
             x = block(x)  # (B, T, D)
         return self.norm(x)
+
+    def _in_order(self) -> Iterable[nn.Module]:
+        """The blocks that tokens pass, one after the other."""
+        return self.blocks
 
     def forward_features(self, images: Tensor) -> Tensor:
         """Turn images (B, C, H, W) into normalised tokens (B, T, D): equations 1 to 3."""
@@ -201,22 +207,21 @@ class ViT(nn.Module):
 
         Shapes: "patches" (B, N, D), "embedded" (B, T, D), "block_1" to
             "block_L" (B, T, D), "features" (B, T, D), "pooled" (B, D), "logits" (B, K).
+        Raises: TypeError for a subclass with an embed, encode, forward_features or forward_head of its own.
         """
-        names: dict[nn.Module, str] = {self.patch_embed: "patches", self.drop: "embedded"}
-        names |= {self.norm: "features", self.pool: "pooled", self.head: "logits"}
-        out: dict[str, Tensor] = {}
-        number = itertools.count(1)  # of the block that runs: one block may stand in several places
-
-        def keep(part: nn.Module, _given: Any, x: Tensor) -> None:
-            out[names.get(part) or f"block_{next(number)}"] = x
-
-        # Hooks, not a second forward: they see what a subclass, or another hook, has changed.
-        hooks = [part.register_forward_hook(keep) for part in {*names, *self.blocks}]
-        try:
-            self(images)
-        finally:
-            for hook in hooks:
-                hook.remove()
+        for name in ("embed", "encode", "forward_features", "forward_head"):
+            if getattr(type(self), name) is not getattr(ViT, name):
+                raise TypeError(
+                    f"{type(self).__name__} overrides {name}, which forward_intermediates does not call: "
+                    "override _pos_embed or _in_order, or put another module in the place of a part"
+                )
+        out = {"patches": self.patch_embed(images)}  # (B, N, D)
+        x = out["embedded"] = self._pos_embed(out["patches"])  # (B, T, D)
+        for n, block in enumerate(self._in_order(), 1):
+            x = out[f"block_{n}"] = block(x)  # (B, T, D)
+        out["features"] = self.norm(x)  # (B, T, D)
+        out["pooled"] = self.pool(out["features"])  # (B, D)
+        out["logits"] = self.head(out["pooled"])  # (B, K)
         return out
 
     def with_head(self, num_classes: int) -> "ViT":

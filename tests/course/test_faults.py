@@ -85,6 +85,18 @@ def test_all_but_the_fault_is_as_in_the_right_model(name):
     assert all(torch.equal(right[key], wrong[key]) for key in right)
 
 
+@pytest.mark.parametrize("name", [n for n in IN_A_MODEL if faults.FAULTS[n].replaces is ViT])
+def test_the_intermediates_of_a_wrong_model_are_its_own(name):
+    model, images = faults.build(name, CONFIG).eval(), torch.randn(3, 2, 12, 20)
+    torch.manual_seed(0)
+    features = model.forward_features(images)
+    torch.manual_seed(0)  # for positions made anew at every call
+    seen = model.forward_intermediates(images)
+    assert torch.equal(seen["features"], features)
+    assert torch.equal(seen["logits"], model.forward_head(features))
+    assert ("block_2" in seen) == (name != "forgotten block")
+
+
 def test_a_fault_that_no_model_can_have_names_none_of_the_tests():
     for name, fault in faults.FAULTS.items():
         assert (fault.seen_by is None) == (name not in IN_A_MODEL), name

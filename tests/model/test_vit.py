@@ -91,24 +91,27 @@ def test_intermediates_are_what_forward_computes():
 def test_intermediates_see_what_a_hook_a_new_block_or_a_subclass_changes(norm, pool, stem):
     """There is one way through the model."""
 
-    class LongerTokens(ViT):
-        def encode(self, x):
-            return 2 * self.norm(self.blocks[1](self.blocks[0](x + 1)))
+    class Changed(ViT):
+        def _pos_embed(self, x):
+            return super()._pos_embed(x) + 1
+
+        def _in_order(self):
+            return reversed(self.blocks)
 
     torch.manual_seed(0)
     config = ViTConfig(depth=2, norm=norm, global_pool=pool, stem=stem)
-    model, images = LongerTokens(config).eval(), torch.randn(2, 1, 28, 28)
+    model, images = Changed(config).eval(), torch.randn(2, 1, 28, 28)
     plain = ViT(config).eval()
     plain.load_state_dict(model.state_dict())
-    model.blocks[1] = torch.nn.Sequential(model.blocks[1], torch.nn.Tanh())
-    model.blocks[0].register_forward_hook(lambda block, given, x: 3 * x)
+    model.blocks[0] = torch.nn.Sequential(model.blocks[0], torch.nn.Tanh())
+    model.blocks[1].register_forward_hook(lambda block, given, x: 3 * x)
     out = model.forward_intermediates(images)
     assert list(out) == ["patches", "embedded", "block_1", "block_2", "features", "pooled", "logits"]
     assert torch.equal(out["logits"], model(images)) and not torch.allclose(out["logits"], plain(images))
-    assert torch.equal(out["block_1"], 3 * plain.blocks[0](out["embedded"] + 1))
-    assert torch.equal(out["block_2"], plain.blocks[1](out["block_1"]).tanh())
-    parts = [part for part in model.modules() if part is not model.blocks[0]]
-    assert not any(part._forward_hooks for part in parts) and len(model.blocks[0]._forward_hooks) == 1
+    assert torch.equal(out["features"], model.forward_features(images))
+    assert torch.equal(out["embedded"], plain.embed(images) + 1)
+    assert torch.equal(out["block_1"], 3 * plain.blocks[1](out["embedded"]))
+    assert torch.equal(out["block_2"], plain.blocks[0](out["block_1"]).tanh())
 
 
 def test_intermediates_of_a_block_that_stands_in_several_places():
@@ -120,11 +123,18 @@ def test_intermediates_of_a_block_that_stands_in_several_places():
     assert torch.equal(model.norm(out["block_3"]), out["features"])
 
 
-def test_intermediates_leave_no_hook_after_an_error():
-    model = ViT(ViTConfig(depth=1))
+@pytest.mark.parametrize("name", ["embed", "encode", "forward_features", "forward_head"])
+def test_intermediates_are_refused_where_a_subclass_goes_another_way(name):
+    kind = type("Own", (ViT,), {name: lambda self, x: getattr(super(type(self), self), name)(x)})
+    model, images = kind(ViTConfig(depth=1)), torch.randn(2, 1, 28, 28)
+    assert model(images).shape == (2, 10)
+    with pytest.raises(TypeError, match=f"Own overrides {name}.*override _pos_embed or _in_order"):
+        model.forward_intermediates(images)
+
+
+def test_intermediates_of_wrong_images_are_refused():
     with pytest.raises(ValueError, match="images"):
-        model.forward_intermediates(torch.randn(2, 1, 28, 27))
-    assert not any(part._forward_hooks for part in model.modules())
+        ViT(ViTConfig(depth=1)).forward_intermediates(torch.randn(2, 1, 28, 27))
 
 
 def test_the_presets_are_for_colour_images_and_say_what_they_are():

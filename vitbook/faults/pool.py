@@ -96,11 +96,8 @@ class ForeignBlocks(ViT):
         super().__init__(config)
         self.elsewhere = (ViT(config).blocks,)  # in a tuple: a global as far as the model knows
 
-    def forward_features(self, images: Tensor) -> Tensor:
-        x = self.embed(images)
-        for block in self.elsewhere[0]:
-            x = block(x)
-        return self.norm(x)
+    def _in_order(self) -> nn.ModuleList:
+        return self.elsewhere[0]
 
 
 @fault("keeps its blocks in a Python list, which no optimizer ever sees", ViT, {"count"})
@@ -114,23 +111,20 @@ class ListedBlocks(ViT):
 
 @fault("never calls its last block", ViT, {"count"})
 class ForgottenBlock(ViT):
-    def forward_features(self, images: Tensor) -> Tensor:
-        x = self.embed(images)
-        for block in self.blocks[:-1]:
-            x = block(x)
-        return self.norm(x)
+    def _in_order(self) -> nn.ModuleList:
+        return self.blocks[:-1]
 
 
 @fault("multiplies its position table by 0, so that nobody reads it", ViT, {"count", "order"})
 class SilentPositions(ViT):
-    def embed(self, images: Tensor) -> Tensor:
-        return self.drop(self.pool.prepend(self.patch_embed(images)) + 0 * self.positions.table)
+    def _pos_embed(self, x: Tensor) -> Tensor:
+        return self.drop(self.pool.prepend(x) + 0 * self.positions.table)
 
 
 @fault("has a position table and never adds it", ViT, {"count", "order"})
 class UnusedPositions(ViT):
-    def embed(self, images: Tensor) -> Tensor:
-        return self.drop(self.pool.prepend(self.patch_embed(images)))
+    def _pos_embed(self, x: Tensor) -> Tensor:
+        return self.drop(self.pool.prepend(x))
 
 
 @fault("uses one and the same block in every place", ViT, {"count"})
@@ -154,8 +148,8 @@ class NewPositions(ViT):
         self.size = self.positions.table.shape
         self.positions = nn.Identity()
 
-    def embed(self, images: Tensor) -> Tensor:
-        return self.drop(self.pool.prepend(self.patch_embed(images)) + torch.randn(self.size))
+    def _pos_embed(self, x: Tensor) -> Tensor:
+        return self.drop(self.pool.prepend(x) + torch.randn(self.size))
 
 
 @fault("has no last norm", ViT, {"reference", "count"})
@@ -171,16 +165,15 @@ class ExtraLinear(ViT):
         super().__init__(config)
         self.projection = nn.Linear(config.embed_dim, config.embed_dim)
 
-    def embed(self, images: Tensor) -> Tensor:
-        x = self.projection(self.patch_embed(images))
-        return self.drop(self.positions(self.pool.prepend(x)))
+    def _pos_embed(self, x: Tensor) -> Tensor:
+        return super()._pos_embed(self.projection(x))
 
 
 @fault("computes its embedding under no_grad, so that it never learns", ViT, {"count"})
 class FrozenEmbedding(ViT):
-    def embed(self, images: Tensor) -> Tensor:
+    def _pos_embed(self, x: Tensor) -> Tensor:
         with torch.no_grad():
-            return super().embed(images)
+            return super()._pos_embed(x)  # and so the patch embedding has no gradient either
 
 
 @fault("ends in a softmax: the loss takes a second one, and can never get near 0", ViT, {"scores"})
