@@ -624,7 +624,7 @@ def test_a_check_that_does_not_end_is_ended(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(student.exercises, "check", busy)
+    monkeypatch.setattr(student.engine, "judged", busy)
     monkeypatch.setattr(student, "GRACE", 0.5)
     start = time.monotonic()
     with pytest.raises(student.Stopped, match="took too long"):
