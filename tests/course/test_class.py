@@ -1,5 +1,6 @@
 """vitnb-grade and a whole class: resumed, extended, marked by hand, listed in a table, summed up for a lecture."""
 
+import contextlib
 import csv
 import os
 import random
@@ -20,6 +21,7 @@ if not sys.platform.startswith("linux"):
 from tests.course.test_grading import TORCH, store  # noqa: E402
 from tests.course.test_grading import way as way  # noqa: E402
 from tests.course.test_marks import grade, packed  # noqa: E402
+from tests.course.test_safety import waits_for  # noqa: E402
 from vitbook.exercises import engine, forms  # noqa: E402
 from vitbook.grading import cli, reports, sandbox, student  # noqa: E402
 from vitbook.grading.submissions import Submission  # noqa: E402
@@ -68,24 +70,31 @@ def points(rows: dict) -> dict[str, float]:
 # ---- Two hundred: killed, resumed, extended
 
 
-def judge_slowly(way, path, numbers, *more):
-    time.sleep(0.004)
-    return {n: student.Verdict(hash((path.read_bytes(), n)) % 3 > 0, f"{n}: {path.read_text()[-9:]}") for n in numbers}
+def kept_in(out: Path) -> int:
+    """How many lines of verdicts there are."""
+    path = out / "marks.jsonl"
+    return path.read_bytes().count(b"\n{") if path.exists() else 0
 
 
-def grades_in_a_process(source: Path, out: Path) -> None:
-    """As the command does, but that its processes begin as copies of this one, which need not import torch."""
+def grades_in_a_process(source: Path, out: Path, until: int) -> None:
+    """As the command does, but its processes begin as copies of this one, and wait when so many lines are there."""
+
+    def judge(way, path, numbers, *more):
+        while kept_in(out) >= until:
+            time.sleep(0.01)
+        return {n: student.Verdict(hash((path.read_bytes(), n)) % 3 > 0, f"{n}: {path.read_text()}") for n in numbers}
+
     tempfile.tempdir = str(source.parent)
     cli.get_context = lambda _: get_context("fork")
-    student.judge, sandbox.best = judge_slowly, lambda: ("none", {"none": ""})
+    student.judge, sandbox.best = judge, lambda: ("none", {"none": ""})
     os._exit(cli.main([str(source), "--exercises", "3.1=2", "3.2", "--out", str(out)]))
 
 
-def wait_for_lines(path: Path, count: int) -> None:
-    until = time.monotonic() + 120
-    while not path.exists() or path.read_bytes().count(b"\n{") < count:
-        assert time.monotonic() < until
-        time.sleep(0.005)
+def is_free(out: Path) -> bool:
+    """Whether nobody writes there any more: copies of a process that was killed go a moment later."""
+    with contextlib.suppress(OSError), cli.alone(out):
+        return True
+    return False
 
 
 def without_seconds(out: Path) -> list[list[str]]:
@@ -97,22 +106,22 @@ def test_two_hundred_killed_twice_end_with_the_same_grades(tmp_path):
     for n in range(200):
         hand_in(tmp_path / "in", **{f"student{n}": f"notebook {n}"})
     once, twice = tmp_path / "once", tmp_path / "twice"
-    fork, dice = get_context("fork"), random.Random()
+    fork, dice, marks = get_context("fork"), random.Random(), tmp_path / "twice" / "marks.jsonl"
     for moment in (dice.randint(10, 90), dice.randint(100, 180)):
-        process = fork.Process(target=grades_in_a_process, args=(tmp_path / "in", twice))
+        process = fork.Process(target=grades_in_a_process, args=(tmp_path / "in", twice, moment))
         process.start()
-        wait_for_lines(twice / "marks.jsonl", moment)
+        waits_for(lambda moment=moment: kept_in(twice) >= moment)
         os.kill(process.pid, signal.SIGKILL)
         process.join()
+        waits_for(lambda: is_free(twice))
         assert not (twice / "grades.csv").exists()
-        kept = (twice / "marks.jsonl").read_bytes()
-        (twice / "marks.jsonl").write_bytes(kept[: -dice.randint(2, 60)])
+        marks.write_bytes(marks.read_bytes()[: -dice.randint(2, 60)])
     for out in (twice, once):
-        process = fork.Process(target=grades_in_a_process, args=(tmp_path / "in", out))
+        process = fork.Process(target=grades_in_a_process, args=(tmp_path / "in", out, 1000))
         process.start(), process.join()
         assert process.exitcode == 0
     assert without_seconds(once) == without_seconds(twice) and len(without_seconds(once)) == 401
-    assert (twice / "marks.jsonl").read_bytes().count(b"\n{") <= 206  # two were at work at each end, one was cut off
+    assert kept_in(twice) <= 206  # two were at work at each end, one was cut off
 
 
 def test_the_same_command_judges_nobody_twice_and_a_new_notebook_again(tmp_path, judged):
