@@ -27,8 +27,9 @@ downloads: book  ## the pages and, beside them, the book as EPUB, PDF and zip, e
 lab: .venv/ready  ## opens the chapters in JupyterLab
 	@$(BIN)/jupyter lab book
 
-check: lint  ## the linters and the tests of the model and the exercises: 3 minutes; left out: test_torchrun.py
-	@$(PYTEST) -q tests/model tests/course/test_checks*.py --ignore tests/model/test_torchrun.py \
+check: lint  ## the linters, the tests of model, exercises and lessons: 3 minutes; left out: test_torchrun.py
+	@$(PYTEST) -q tests/model tests/course/test_checks*.py tests/course/book/test_lessons.py \
+		tests/course/book/test_numbers.py --ignore tests/model/test_torchrun.py \
 		-n 3 --dist loadfile --no-loadscope-reorder
 
 # loadfile keeps a notebook's cells in one process and in order; tests/conftest.py says which files start first.

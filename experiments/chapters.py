@@ -31,7 +31,7 @@ def run() -> dict:
     chapters = [
         ROOT / "book" / "index.ipynb",
         *sorted((ROOT / "book").glob("[0-9]*.ipynb")),
-        *(ROOT / "book" / f"{name}.ipynb" for name in ("jax", "measurements")),
+        *(ROOT / "book" / f"{name}.ipynb" for name in ("jax", "measurements", "speed")),
     ]
     record = RESULTS / "chapters.json"
     stored = json.loads(record.read_text()) if record.exists() else {"result": {"full": {}, "fast": {}}, "commit": None}

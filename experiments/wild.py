@@ -1,14 +1,19 @@
 """What is wrong in public Vision Transformers that were written from scratch, and what vitnb.examine sees of it.
 
 Chapter 16. The models themselves belong to people who learn or teach, and are not in this
-repository: VITNB_WILD names a private folder with what was read (labels_READER.jsonl, a line a
-model) and what examine said (run_DRAW.jsonl). Only counts leave it. Draw A is what examine was
-built on; for draw B it was frozen before any of it was run.
+repository: VITNB_WILD names a private folder with the sources (DRAW/MODEL/source), what was read
+(labels_READER.jsonl, a line a model; loops.jsonl, the training loops by kind) and what examine said
+(run_DRAW.jsonl). Only counts leave it. Draw A is what examine was built on; for draw B it was
+frozen before any of it was run.
 """
 
+import io
 import json
 import os
+import random
+import tokenize
 from collections import Counter, defaultdict
+from itertools import combinations
 from math import sqrt
 from pathlib import Path
 from statistics import median
@@ -87,6 +92,7 @@ def run() -> dict:
     return {
         "draws": [draw.summary() for draw in draws.values()],
         "kinds": _kinds(draws.values()),
+        "loops": _loops(draws.values(), _lines(folder / "loops.jsonl")),
         "seen": {name: draw.seen() for name, draw in draws.items()},
         "alarms": {name: draw.alarms() for name, draw in draws.items()},
         "agreement": draws["B"].agreement(),
@@ -101,6 +107,7 @@ class _Draw:
         self.readings = [_lines(folder / f"labels_{reader}.jsonl") for reader in THIS.readers[name]]
         self.said = _lines(folder / f"{THIS.runs[name]}.jsonl")
         self.models = sorted(set.intersection(*(set(reading) for reading in self.readings)))
+        self.clusters = _clusters({model: _shingles(folder / name / model) for model in self.models})
 
     def rows(self, model: str, level: str = "bug", reading: int = 0) -> list[dict]:
         return [row for row in self.readings[reading][model]["rows"] if row["level"] == level]
@@ -127,6 +134,8 @@ class _Draw:
             "bug": len(bug),
             "low": low,
             "high": high,
+            "clusters": len(self.clusters),
+            "by_cluster": resampled([[model in bug for model in cluster] for cluster in self.clusters]),
             "strict": len(self.wrong(strict=True)),
             "crash": len(crash),
             "bug_or_crash": len({*bug, *crash}),
@@ -195,8 +204,54 @@ def _kinds(draws) -> list[dict]:
     return [{"kind": kind, "models": n} for n, kind in several] + [{"kind": "one model each", "models": len(alone)}]
 
 
+def _loops(draws, read: dict[str, dict]) -> list[dict]:
+    """How many models have a training loop in which a reader would change something, by kind."""
+    models = Counter(kind for draw in draws for m in draw.models for kind in read.get(m, {"kinds": []})["kinds"])
+    return [{"kind": kind, "models": n} for kind, n in models.most_common()]
+
+
 def _lines(path: Path) -> dict[str, dict]:
     return {line["id"]: line for line in map(json.loads, path.read_text().splitlines())}
+
+
+def _shingles(model: Path) -> set[tuple[str, ...]]:
+    """All runs of eight words of a model's code; comments, strings and spaces are no words."""
+    source, files = model / "source", json.loads((model / "meta.json").read_text())["file"].replace(",", " ").split()
+    paths = [source / file for file in files if (source / file).is_file()] or sorted(source.rglob("*.py"))
+    words = [word for path in paths for word in _words(path.read_text(errors="replace"))]
+    return set(zip(*(words[start:] for start in range(8)), strict=False))
+
+
+def _words(code: str) -> list[str]:
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            found += [token.string] if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER) else []
+    except (tokenize.TokenError, SyntaxError):
+        pass  # what was read until then
+    return found
+
+
+def _clusters(shingles: dict[str, set]) -> list[set[str]]:
+    """Group models of which one has at least half of its code in common with the other, or with one of its group."""
+    group = {model: {model} for model in shingles}
+    for a, b in combinations(shingles, 2):
+        smaller = max(1, min(len(shingles[a]), len(shingles[b])))
+        if len(shingles[a] & shingles[b]) >= smaller / 2 and group[a] is not group[b]:
+            group[a] |= group[b]
+            group |= dict.fromkeys(group[b], group[a])
+    return list({id(found): found for found in group.values()}.values())
+
+
+def resampled(clusters: list[list[bool]], times: int = 10_000) -> list[float]:
+    """The 95 % interval of a share when whole clusters are drawn again (bootstrap, seed 0)."""
+    draw = random.Random(0)
+    shares = []
+    for _ in range(times):
+        drawn = [one for cluster in draw.choices(clusters, k=len(clusters)) for one in cluster]
+        shares.append(sum(drawn) / len(drawn))
+    shares.sort()
+    return [shares[round(0.025 * times)], shares[round(0.975 * times) - 1]]
 
 
 def wilson(k: int, n: int, z: float = 1.96) -> tuple[float, float]:

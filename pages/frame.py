@@ -241,6 +241,33 @@ def use_logo(app: Sphinx, config: Config) -> None:
     config.html_theme_options["logo"] = {"text": config.html_title, **LOGO}
 
 
+# ---- The front door
+
+SAYS = re.compile(r'<meta (?:name="(?:description|twitter:card)"|property="og:[^"]+")[^>]*>')
+
+
+def front_door(first: str, address: str) -> str:
+    """Return the page at the root of the site, which leads on to the first page and says of itself what that says."""
+    title = re.search(r"<title>(.*?)</title>", first, re.DOTALL)[1].strip()
+    metas = "\n".join(SAYS.findall(first)).replace('"../_static/', '"_static/')
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n{metas}\n'
+        f'<meta http-equiv="Refresh" content="0; url={address}"><link rel="canonical" href="{address}">\n'
+        f'</head><body><p><a href="{address}">{title}</a></p></body></html>\n'
+    )
+
+
+def hang_front_door(app: Sphinx, exception: Exception | None) -> None:
+    """Write the page at the root of the site, in place of Jupyter Book's, which has no title."""
+    if exception or app.builder.name == "epub" or app.builder.format != "html":
+        return
+    first = Path(app.outdir) / f"{app.config.root_doc}.html"
+    if first.exists() and "/" in app.config.root_doc:
+        door = front_door(first.read_text(encoding="utf-8"), f"{app.config.root_doc}.html")
+        (Path(app.outdir) / "index.html").write_text(door, encoding="utf-8")
+
+
 # ---- Icons
 
 
@@ -279,4 +306,5 @@ def setup(app: Sphinx) -> dict:
     app.connect("html-page-context", describe)
     app.connect("html-page-context", name_neighbours)
     app.connect("build-finished", lighten)
+    app.connect("build-finished", hang_front_door, priority=800)  # after Jupyter Book's own
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

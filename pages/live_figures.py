@@ -1,6 +1,8 @@
 """Figures that live in the page: their still images, the script that wakes them, controls that need Python."""
 
 import json
+import re
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -8,6 +10,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 KIND = "application/vnd.jupyter.widget"
 VIEW, STATE = f"{KIND}-view+json", f"{KIND}-state+json"
+SAVED = re.compile(rf'<script[^>]*type="{re.escape(STATE)}"[^>]*>.*?</script>\n?', re.DOTALL)
+KIND_OF = re.compile(r"(\w+): a live figure")  # how a figure names itself where it is text
 SLEEPS = """<p class="figure-sleeps">This control needs Python: it comes alive in Colab or JupyterLab.
 Here you see what it last showed.</p>"""
 
@@ -52,9 +56,25 @@ class StillImages(SphinxPostTransform):
             kinds = {child.get("mime_type"): child for child in bundle.children if isinstance(child, nodes.container)}
             if bundle.get("nb_element") == "mime_bundle" and VIEW in kinds:
                 still = kinds["image/png"].children if "image/png" in kinds else []
-                frame = nodes.container("", *still, *kinds[VIEW].children, classes=["live-figure"])
+                named = KIND_OF.search(kinds["text/plain"].astext()) if "text/plain" in kinds else None
+                classes = ["live-figure", *([f"live-{named[1].lower()}"] if named else [])]
+                frame = nodes.container("", *still, *kinds[VIEW].children, classes=classes)
                 kinds[VIEW].children = []
                 kinds[VIEW].append(frame)
+
+
+def at_the_end(page: str) -> str:
+    """Return a page whose figures' states stand at its end: most of its bytes, behind all that is seen."""
+    states = "".join(SAVED.findall(page))
+    return SAVED.sub("", page).replace("</body>", f"{states}</body>", 1) if "</body>" in page else page
+
+
+def move_states(app: Sphinx, exception: Exception | None) -> None:
+    """Put the states of all pages at their ends."""
+    if exception or app.builder.name == "epub" or app.builder.format != "html":
+        return
+    for path in Path(app.outdir).rglob("*.html"):
+        path.write_text(at_the_end(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def add_script(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
@@ -68,4 +88,5 @@ def setup(app: Sphinx) -> dict:
     app.add_post_transform(StillImages)
     app.connect("source-read", prepare_source)
     app.connect("html-page-context", add_script)
+    app.connect("build-finished", move_states)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -51,7 +51,7 @@ KEPT_METADATA = {
 WIDGETS, VIEW = "application/vnd.jupyter.widget-state+json", "application/vnd.jupyter.widget-view+json"
 # What a notebook may weigh, in bytes, and the live figures in it: where they hold a model or images to learn from, all.
 MAX_BYTES, MAX_STATE = 2_000_000, 600_000
-HEAVY = ("index", "00-it-trains-is-it-right", "11-looking-inside")
+HEAVY = ("index", "00-it-trains-is-it-right", "08-vit", "11-looking-inside")
 DRAWING = '<svg class="vd vd-wide"'  # one of vitbook.drawings: it says itself what is to be seen
 MAX_LINE = 75  # characters of code, as in book/ruff.toml
 # What a notebook needs beside requirements.txt, and the command that adds it.

@@ -137,8 +137,9 @@ class Deck:
         return self.code({**cell, "source": textwrap.dedent("\n".join(lines[start:end]))}, chapter, None)
 
     def table(self, cell: dict, chapter: str, pattern: str | None) -> list[str]:
-        """Return the tables of a cell of text."""
-        found = TABLE.findall(joined(cell["source"])) if cell["cell_type"] == "markdown" else []
+        """Return the tables of a cell of text; what they link to within the chapter stands on its page."""
+        text = joined(cell["source"]).replace("](#", f"](../book/{chapter}.html#")
+        found = TABLE.findall(text) if cell["cell_type"] == "markdown" else []
         return [MARKDOWN.render(table) for table in found if not pattern or re.search(pattern, table)]
 
     def math(self, cell: dict, chapter: str, pattern: str | None) -> list[str]:

@@ -57,21 +57,11 @@ def _unwrapped(text: str) -> str:
 
 
 FILES = sorted((Path(__file__).parent / "exercises" / "quizzes").glob("*.md"), key=lambda path: path.stem)
-QUIZZES = {path.stem.replace("-", " "): read(path) for path in FILES}
-
-# Which of the models of book/results/six_curves.json is behind which letter of chapter 0's first figure.
-SIX_CURVES = {
-    "A": "last read first",
-    "B": "listed blocks",
-    "C": "split by view",
-    "D": "softmax inside",
-    "E": "right",
-    "F": "reshape alone",
-}
+QUIZZES = {path.stem: read(path) for path in FILES}
 
 
 def quiz(chapter: str) -> Quiz:
-    """Return the questions of a chapter, named by its number: quiz("07"); "00 bet" is the one that opens chapter 0.
+    """Return the questions of a chapter, named by its number: quiz("07").
 
     Raises: ValueError if this chapter has none.
     """

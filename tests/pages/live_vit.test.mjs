@@ -3,18 +3,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import {
-  decodeHalf,
-  erf,
-  forward,
-  layerNorm,
-  linear,
-  network,
-  rollout,
-  shuffledOrder,
-  softmax,
-} from "../../vitbook/figures/vit.js";
-
+import { rollout, softmax } from "../../vitbook/figures/kit/maps.js";
+import { erf } from "../../vitbook/figures/kit/plain.js";
+import { shuffledOrder } from "../../vitbook/figures/kit/random.js";
+import { ViT, decodeHalf, network } from "../../vitbook/figures/kit/vit.js";
+import { layerNorm, plainLinear } from "../../vitbook/figures/reference.js";
+import { sceneAt, stopAt } from "../../vitbook/figures/live_vit/moments.js";
 import { normalised, overlayRow, settings } from "../../vitbook/figures/live_vit/state.js";
 import { borderMean, imageSize, shrink, stroke } from "../../vitbook/figures/live_vit/upload.js";
 
@@ -40,11 +34,11 @@ test("softmax sums to 1, and large numbers do not break it", () => {
   assert.ok(apart(softmax([0, Math.log(3)]), [0.25, 0.75]) < 1e-12);
 });
 
-test("a linear layer of any width", () => {
+test("a linear layer", () => {
   const x = Float32Array.of(1, 2, 3, 4);
-  const weight = Float32Array.of(1, 0, 0, 1, 1, 1, 2, 0, 0, 2, -1, 1); // (6, 2): four at a time, and two more
+  const weight = Float32Array.of(1, 0, 0, 1, 1, 1, 2, 0, 0, 2, -1, 1); // (6, 2)
   assert.deepEqual(
-    [...linear(x, 2, weight, Float32Array.of(0, 0, 0, 0, 0, 10), 2, 6)],
+    [...plainLinear(x, 2, weight, Float32Array.of(0, 0, 0, 0, 0, 10))],
     [1, 2, 3, 2, 4, 11, 3, 4, 7, 6, 8, 11],
   );
 });
@@ -164,6 +158,52 @@ test("pixels are normalised channel by channel", () => {
   assert.deepEqual([...normalised(bytes.subarray(0, 2), 2, [0.5], [0.25])], [-2, 2]);
 });
 
+test("a browser that forbids WebAssembly gets the same answers", () => {
+  const narrow = { embed_dim: 10, num_heads: 2, mlp_ratio: 1.5, norm_eps: 1e-6 }; // a head is 5 numbers wide
+  const size = { img_size: [6, 4], patch_size: [3, 2], in_chans: 1, num_classes: 3, depth: 2 };
+  const config = { ...size, ...narrow, norm: "pre", pos_embed: "learned", global_pool: "cls" };
+  const make = () => {
+    const vit = new ViT(config);
+    for (const [name, { rows, width }] of Object.entries(vit.weights))
+      vit.fill(
+        name,
+        Float32Array.from({ length: rows * width }, (_, i) => Math.sin(i + name.length)),
+      );
+    return vit.run(Float32Array.from({ length: 24 }, (_, i) => Math.cos(i)));
+  };
+  const [quick, { Instance }] = [make(), WebAssembly];
+  WebAssembly.Instance = null;
+  const plain = make();
+  WebAssembly.Instance = Instance;
+  assert.ok(apart(quick.logits, plain.logits) < 1e-5);
+  quick.maps.forEach((map, b) => assert.ok(apart(map, plain.maps[b]) < 1e-5));
+  assert.ok(quick.logits.some((logit) => Math.abs(logit - quick.logits[0]) > 0.01));
+});
+
+test("a forward pass, moment by moment", () => {
+  const net = { L: 2, h: 1, T: 2 };
+  const tokens = [0, 1, 3].map((x) => Float32Array.of(x, x));
+  const maps = [Float32Array.of(0.25, 0.75, 0.5, 0.5), Float32Array.of(1, 0, 0, 1)];
+  const out = { tokens, maps, logits: Float32Array.of(0, 0) };
+  const at = (moment) => sceneAt(out, net, moment, 0);
+  const shown = (moment) => {
+    const { apart: gap, flown, block, pulse, grown, tokens: some } = at(moment);
+    return [gap, flown, block, pulse, some[0], grown];
+  };
+  assert.deepEqual(shown(0), [0, 0, -1, 0, 0, 0]);
+  assert.deepEqual(shown(1.5), [1, 0.5, -1, 0, 0, 0]);
+  assert.deepEqual(shown(2), [1, 1, -1, 0, 0, 0]);
+  assert.deepEqual(shown(2.25), [1, 1, 0, 0.5, 0, 0]); // attention comes first
+  assert.deepEqual(shown(2.75), [1, 1, 0, 1, 0.5, 0]); // then the tokens change
+  assert.deepEqual(shown(3), [1, 1, 0, 1, 1, 0]);
+  assert.deepEqual(shown(4), [1, 1, 1, 1, 3, 0]);
+  assert.deepEqual(shown(4.5), [1, 1, 1, 1, 3, 0.5]);
+  assert.deepEqual([...at(3).row, ...at(5).row, ...at(5).shares], [0.25, 0.75, 1, 0, 0.5, 0.5]);
+  assert.deepEqual([0, 0.05, 1, 1.2, 4].map(stopAt), [0, 1, 1, 2, 4]);
+  const none = sceneAt({ tokens: [], maps: [], logits: null }, net, 5, 0);
+  assert.deepEqual([none.block, none.tokens, none.shares], [-1, null, null]);
+});
+
 const file = process.env.REFERENCE;
 const reference = file ? JSON.parse(readFileSync(file)) : { cases: [] };
 for (const expected of reference.cases) {
@@ -189,7 +229,7 @@ for (const expected of reference.cases) {
     let milliseconds = 0;
     for (let i = 0; i < expected.count; i++) {
       const start = performance.now();
-      const out = forward(net, at(images, i), expected.switches);
+      const out = net.run(at(images, i), expected.switches);
       milliseconds += (performance.now() - start) / expected.count;
       worst = Math.max(worst, apart(out.logits, at(logits, i)));
       if (!expected.maps) continue;
@@ -197,24 +237,32 @@ for (const expected of reference.cases) {
         Array.from({ length: heads }, (_, head) =>
           expected.seats.flatMap((seat) => {
             const row = map.subarray(
-              (head * net.T + seat) * net.T,
-              (head * net.T + seat + 1) * net.T,
+              (head * net.sizes.T + seat) * net.sizes.T,
+              (head * net.sizes.T + seat + 1) * net.sizes.T,
             );
             return expected.seats.map((other) => row[other]);
           }),
         ).flat();
-      const mine = out.maps.flatMap((map) => rows(map, net.h));
+      const mine = out.maps.flatMap((map) => rows(map, net.sizes.h));
       worst = Math.max(worst, apart(mine, at(maps, i)));
       worst = Math.max(
         worst,
         apart(
-          out.tokens.flatMap((x) => seated(x, net.D)),
+          out.tokens.flatMap((x) => seated(x, net.sizes.D)),
           at(tokens, i),
         ),
       );
-      worst = Math.max(worst, apart(rows(rollout(out.maps, net.h, net.T), 1), at(rolled, i)));
+      worst = Math.max(
+        worst,
+        apart(rows(rollout(out.maps, net.sizes.h, net.sizes.T), 1), at(rolled, i)),
+      );
       const taken = out.maps.flatMap((map) => [...map]).filter((share) => share !== 0).length;
-      assert.ok(taken <= net.L * net.h * n * n);
+      assert.ok(taken <= net.sizes.L * net.sizes.h * n * n);
+    }
+    for (const scene of expected.scenes ?? []) {
+      const mine = sceneAt(net.run(at(images, 0), expected.switches), net.sizes, scene.moment, 0);
+      for (const key of ["row", "tokens", "shares"].filter((one) => scene[one]))
+        worst = Math.max(worst, apart(mine[key], floats(scene[key])));
     }
     t.diagnostic(
       `largest difference ${worst.toExponential(1)}, ${milliseconds.toFixed(2)} ms per image`,
@@ -244,13 +292,14 @@ test("the mean of a block and the pooling lie over the image like a head", () =>
       expected.layout,
       Uint8Array.from(Buffer.from(expected.weights, "base64")),
     );
-    const out = forward(net, floats(expected.images).subarray(0, 3 * 12 * 8));
-    const row = (overlay, layer) => overlayRow(out, net, { overlay, layer, head: 1, token: 2 });
+    const out = net.run(floats(expected.images).subarray(0, 3 * 12 * 8));
+    const row = (overlay, layer) =>
+      overlayRow(out, net.sizes, { overlay, layer, head: 1, token: 2 });
     for (const [overlay, layer] of [
       ["head", 0],
-      ["head", net.L],
+      ["head", net.sizes.L],
       ["mean", 1],
-      ["mean", net.L],
+      ["mean", net.sizes.L],
       ["rollout", 0],
     ]) {
       const sum = row(overlay, layer).reduce((a, b) => a + b);
@@ -267,9 +316,9 @@ test("nothing left to read: no logits, and no error", () => {
       expected.layout,
       Uint8Array.from(Buffer.from(expected.weights, "base64")),
     );
-    const all = { hidden: [...Array(net.N).keys()], removed: true };
-    const out = forward(net, floats(expected.images), all);
+    const all = { hidden: [...Array(net.sizes.N).keys()], removed: true };
+    const out = net.run(floats(expected.images), all);
     assert.equal(out.logits, null);
-    assert.equal(out.maps.length, net.L);
+    assert.equal(out.maps.length, net.sizes.L);
   }
 });

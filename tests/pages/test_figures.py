@@ -201,7 +201,7 @@ def photograph(figure):
     """Choose the photograph, in patches of 16; the boot is there first, in patches of 4."""
     size = figure.locator("input[type=range]")
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 49 tokens"))
-    assert_cuts(figure, "boot", 4, 11, 15)
+    assert_cuts(figure, "boot", 4, 17, 1)
     figure.get_by_label("photograph").check()
     for _ in (6, 8, 12, 16):
         size.press("ArrowRight")

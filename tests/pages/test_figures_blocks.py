@@ -15,7 +15,7 @@ from vitbook.figures import BlockDiagram
 from vitbook.figures.block_diagram import SandwichBlock, stack
 from vitnb import ViT, ViTConfig
 
-PAGE = "book/05-pre-norm-post-norm.html"
+PAGE, PLACE = "book/05-pre-norm-post-norm.html", 2  # behind the rounds of attention and the quiz
 WIRINGS = ["pre-norm", "post-norm", "normalise, then add", "sandwich"]
 
 
@@ -134,7 +134,7 @@ def parts(figure):
 
 @pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
 def test_by_mouse_and_key_it_shows_the_stored_numbers(live, diagram, stored, from_file):
-    figure, page, watch = live(PAGE, from_file=from_file)
+    figure, page, watch = live(PAGE, PLACE, from_file=from_file)
     says, depth = figure.get_by_role("status"), figure.locator("input[type=range]")
     expect(says).to_contain_text("6 blocks, pre-norm")
     expect(says).to_contain_text(accuracy_in_words(stored, 6, "pre", 0.001, 0))
@@ -163,7 +163,7 @@ def test_by_mouse_and_key_it_shows_the_stored_numbers(live, diagram, stored, fro
 
 
 def test_by_touch_on_a_phone(live, diagram):
-    figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
+    figure, page, watch = live(PAGE, PLACE, width=390, touch=True, dark=True)
     says = figure.get_by_role("status")
     figure.get_by_label("normalise, then add").tap()
     expect(says).to_contain_text("6 blocks, normalise, then add")
@@ -187,5 +187,5 @@ GARBAGE = {
 
 
 def test_garbage_becomes_a_message_and_the_page_goes_on(live):
-    figure, page, _ = live(PAGE)
+    figure, page, _ = live(PAGE, PLACE)
     assert_survives(figure, page, PAGE, GARBAGE)

@@ -122,7 +122,7 @@ def verdict(figure: Locator) -> str:
 
 
 def curves(figure: Locator) -> list[list[float]]:
-    """Loss and accuracy by step of both models, as a reader reads them off."""
+    """Accuracy and loss by step of both models, as a reader reads them off."""
     plots = figure.locator(".tr-curves .vf-axes").all()
     return [read_line(plot, name).ys.tolist() for plot in plots for name in ("right", "yours")]
 
@@ -151,7 +151,7 @@ def test_two_models_learn_and_the_bet_is_judged(live, from_file):
     expect(figure.get_by_role("status")).to_have_text("Bet first, then train.")
     press_train(figure)
     said = verdict(figure)
-    loss, its_loss, accuracy, its_accuracy = curves(figure)
+    accuracy, its_accuracy, loss, its_loss = curves(figure)
     assert len(loss) == len(its_loss) == STEPS
     assert its_loss[-1] < 0.8 * its_loss[0] and loss[0] == pytest.approx(its_loss[0], abs=0.3)
     shares = accuracies(said)
@@ -245,7 +245,7 @@ def test_digits_are_learned_in_the_page_by_keyboard_alone(live):
     expect(figure.get_by_role("button", name="Stop")).to_be_focused()
     right, its = accuracies(verdict(figure))
     expect(figure.get_by_role("button", name="Train", exact=True)).to_be_focused()
-    _, _, accuracy, its_accuracy = curves(figure)
+    accuracy, its_accuracy, *_ = curves(figure)
     half = len(accuracy) // 2  # after 200 steps
     print(f"\ndigits: after 200 steps right {accuracy[half]:.1f} %, split by view {its_accuracy[half]:.1f} %")
     print(f"after 400 steps {right} % and {its} %; {figure.locator('dl').inner_text()}")

@@ -259,6 +259,16 @@ def test_the_whole_demonstration_stands_above_the_fold(visit):
     assert page.evaluate("scrollY") == 0 and box["y"] > 0 and box["y"] + box["height"] <= 800
 
 
+def test_the_front_door_says_what_the_first_page_says():
+    image = '<meta property="og:image" content="../_static/card.png">'
+    first = f'<title>A book</title><meta name="description" content="One &amp; two.">{image}<meta name="generator">'
+    door = frame.front_door(first, "book/index.html")
+    assert door.startswith('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">')
+    assert tag(door, "description") == "One & two." and tag(door, "og:image") == "_static/card.png"
+    assert "<title>A book</title>" in door and "generator" not in door
+    assert 'content="0; url=book/index.html"' in door and '<a href="book/index.html">A book</a>' in door
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_one_button_leads_into_the_book_and_quieter_links_stand_beside_it(visit, width):
     page, _ = visit(FIRST, width=width, from_file=True)

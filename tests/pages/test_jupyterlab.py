@@ -45,6 +45,8 @@ FIGURES = {
     ),
     "RecipeExplorer": ("(record)", "input[type=radio]:checked >> nth=-1", "ArrowRight", ("view", 1), "change = 3", ""),
     "CostExplorer": ("()", "input[type=range] >> nth=2", "ArrowRight", ("width", 64), "depth = 6", "19.3 million"),
+    "PushExplorer": ("()", "input[type=range]", "ArrowRight", ("pushes", 1), "pushes = 72", "72 pushes"),
+    "RoundsExplorer": ("()", "input[type=range]", "ArrowRight", ("rounds", 1), "rounds = 8", "3 different patches"),
     "LiveViT": (
         "(model, data.load())",
         ".lv-shelf button >> nth=0",
@@ -52,6 +54,14 @@ FIGURES = {
         ("image", 1),
         "hidden = [5, 6]",
         "2 of 16 patches painted grey",
+    ),
+    "SixRace": (
+        "(results.result('six_curves')['result']['accuracy'])",
+        ".sr-picks button >> nth=2",
+        "Enter",
+        ("bet", "C"),
+        "bet = ''",
+        "Six programs for the same network.",
     ),
     "TrainRace": ("()", "input[type=radio] >> nth=3", "Space", ("bet", "yours"), "bet = ''", "Bet first, then train."),
 }

@@ -280,8 +280,9 @@ def assert_keys_lead_through(page):
 
 
 def controls(figure):
-    """What can be pressed in a live figure."""
-    return figure.get_by_role("radio").or_(figure.get_by_role("button"))
+    """What can be pressed in a live figure; where there is nothing to press, what can be moved."""
+    pressed = figure.get_by_role("radio").or_(figure.get_by_role("button"))
+    return pressed if pressed.count() else figure.get_by_role("slider")
 
 
 def answers(figure):

@@ -5,12 +5,15 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 import { gzipSync } from "node:zlib";
+import { FAULTS } from "../../vitbook/figures/faults.js";
+import { softmax } from "../../vitbook/figures/kit/maps.js";
+import { erf } from "../../vitbook/figures/kit/plain.js";
+import { normal, randoms } from "../../vitbook/figures/kit/random.js";
+import { Tape } from "../../vitbook/figures/kit/tape.js";
+import { network } from "../../vitbook/figures/kit/vit.js";
 import { lights } from "../../vitbook/figures/lights.js";
-import { normal, randoms, toLiveViT } from "../../vitbook/figures/net.js";
-import { FAULTS } from "../../vitbook/figures/parts.js";
-import { Tape } from "../../vitbook/figures/tape.js";
+import { layerNorm } from "../../vitbook/figures/reference.js";
 import { Trainer, evaluate, feeder, lrAt, unpack } from "../../vitbook/figures/train.js";
-import { erf, forward, layerNorm, network, softmax } from "../../vitbook/figures/vit.js";
 
 const floats = (text) => new Float32Array(Uint8Array.from(Buffer.from(text, "base64")).buffer);
 const apart = (a, b) => {
@@ -421,20 +424,20 @@ test("the right net passes every light, however it is switched otherwise", () =>
 test("a net of the race opens in LiveViT, with the same logits and maps", () => {
   for (const pos_embed of ["learned", "none"]) {
     const net = uneven([], { ...CONFIG, pos_embed });
-    const { config, layout, numbers } = toLiveViT(net);
-    const live = forward(network(config, layout, numbers), batch(1)[0]);
+    const { config, layout, numbers } = net.forLiveViT();
+    const live = network(config, layout, numbers).run(batch(1)[0]);
     assert.ok(apart(net.logits(batch(1)[0]), live.logits) < 1e-5);
     const { maps, positions } = net.look(batch(1)[0]);
     assert.equal(maps.length, 2);
     maps.forEach((map, b) => assert.ok(apart(map, live.maps[b]) < 1e-5));
     assert.equal(positions?.length ?? 0, pos_embed === "learned" ? 17 * 16 : 0);
   }
-  const { config, layout, numbers } = toLiveViT(uneven(["gradient not cleared"])); // the model itself is right
+  const { config, layout, numbers } = uneven(["gradient not cleared"]).forLiveViT(); // the model itself is right
   assert.throws(
     () => network(config, layout, numbers.slice(1)),
     /numbers long; this network needs/,
   );
-  assert.throws(() => toLiveViT(uneven(["split by view"])), /the right model only/);
+  assert.throws(() => uneven(["split by view"]).forLiveViT(), /the right model only/);
 });
 
 test("images come out of the gzip as they were packed", async () => {

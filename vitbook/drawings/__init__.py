@@ -24,6 +24,7 @@ The drawings, with what they need:
     simple_attention(x, row=1)      the same with nothing learned: x x^T, softmax, mix of x
     heads()                         split D into h heads, attend, merge
     split()                         the right split of the heads beside the wrong one
+    layer_norm(x, row=0)            which numbers a LayerNorm takes together, beside the bug that takes all
     block()                         the pre-norm block, and what each of its parts is for
     blocks()                        pre-norm and post-norm, the residual stream as a thick line
     cls_way()                       where the cls token goes
@@ -52,6 +53,7 @@ from vitbook.drawings.embedding import patch_to_token, position_heatmap
 from vitbook.drawings.heads import heads, split
 from vitbook.drawings.language import legend
 from vitbook.drawings.map import PARTS, whole_model
+from vitbook.drawings.norms import layer_norm
 from vitbook.drawings.overview import overview
 from vitbook.drawings.windows import windows
 from vitbook.drawings.wiring import block, blocks, cls_way, data_parallel, training_loop
@@ -67,6 +69,7 @@ __all__ = [
     "data_parallel",
     "heads",
     "in_page",
+    "layer_norm",
     "legend",
     "overview",
     "patch_to_token",

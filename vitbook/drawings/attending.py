@@ -107,7 +107,7 @@ def _sheet(steps: dict[str, Tensor], row: int, names: list[str], learned: bool, 
     y += tall + 48
     if learned:
         down(grid, y, "÷ √d")
-        note(y, "2  Scale", "so that the softmax", "does not saturate")
+        note(y, "2  Scale", "to the same size", "at any width d")
         grid = matrix(left, y, "scaled", "weights", rows=names, ring=row)
         y += tall + 48
     y += 34

@@ -11,8 +11,11 @@ from vitbook.figures.live_vit import LiveViT
 from vitbook.figures.patch_explorer import PatchExplorer
 from vitbook.figures.pool_explorer import PoolExplorer
 from vitbook.figures.position_explorer import PositionExplorer
+from vitbook.figures.push_explorer import PushExplorer
 from vitbook.figures.quiz import Question, Quiz
 from vitbook.figures.recipe_explorer import RecipeExplorer
+from vitbook.figures.rounds_explorer import RoundsExplorer
+from vitbook.figures.six_race import SixRace
 from vitbook.figures.train_race import TrainRace
 
 __all__ = [
@@ -23,8 +26,11 @@ __all__ = [
     "PatchExplorer",
     "PoolExplorer",
     "PositionExplorer",
+    "PushExplorer",
     "Question",
     "Quiz",
     "RecipeExplorer",
+    "RoundsExplorer",
+    "SixRace",
     "TrainRace",
 ]

@@ -1,7 +1,8 @@
 // The six property tests of vitbook.faults, run in the page on a net of train.js: what shapes and curves do not show.
 // Each is true for a net that passes.
-import { Net, asTorch, normal, randoms } from "./net.js";
-import { layerNorm, network, patchify, throughBlock } from "./vit.js";
+import { normal, randoms } from "./kit/random.js";
+import { layerNorm, plainBlock, plainLinear, plainPatches, weightsOf } from "./reference.js";
+import { Trainer } from "./train.js";
 
 const B = 3;
 
@@ -12,47 +13,42 @@ function noise(n, name, std = 1) {
 
 /** A copy whose every weight is random: gains of 1, biases of 0 and silent layers hide mistakes. */
 function perturbed({ config, faults }) {
-  const net = new Net(config, { faults });
+  const net = new Trainer(config, { faults });
   for (const [name, { rows, width }] of Object.entries(net.weights))
     net.fill(name, noise(rows * width, name, 0.4));
   return net;
 }
 
-const imagesFor = ({ sizes }) => noise(B * sizes.side ** 2, "images");
+const imagesFor = ({ sizes }) => noise(B * sizes.height ** 2, "images");
 
 /** Equal to four digits, as torch.allclose says it. */
 const close = (a, b) =>
   a.length === b.length && a.every((x, i) => Math.abs(x - b[i]) <= 1e-4 + 1e-4 * Math.abs(b[i]));
 
-/** The network of LiveViT with the same weights: written apart from this one, and compared with torch. */
-function independent(net) {
-  const { config, layout, numbers } = asTorch(net);
-  return network(config, layout, numbers);
-}
-
-/** Every block and every norm does what the independent network's does with the same weights, for faint tokens too. */
+/** Every block and every norm does what plain loops do with the same weights, for faint tokens too. */
 function reference(original) {
   const net = perturbed(original);
-  const other = independent(net);
+  const weights = weightsOf(net.asTorch());
   const s = { ...net.sizes, B, T: 7 };
   const tokens = noise(B * s.T * s.D, "tokens");
-  return blocksAgree(net, other, tokens, s) && normsAgree(net, other, tokens, s);
+  return blocksAgree(net, weights, tokens, s) && normsAgree(net, weights, tokens, s);
 }
 
-function blocksAgree(net, other, tokens, s) {
+function blocksAgree(net, weights, tokens, s) {
   return Array.from({ length: s.L }).every((_, b) => {
     net.tape.reset();
     const y = net.tape.read(net.block(net.tape.constant(tokens, B * s.T), b, s));
     const length = s.T * s.D;
     return Array.from({ length: B }).every((__, i) => {
       const [mine, its] = [y, tokens].map((x) => x.subarray(i * length, (i + 1) * length));
-      return close(mine, throughBlock(other, b, its, s.T).y);
+      return close(mine, plainBlock(s, net.config.norm_eps, weights, b, its, s.T));
     });
   });
 }
 
 /** On tokens of a variance like eps, which otherwise hardly counts. */
-function normsAgree(net, { eps, weights }, tokens, s) {
+function normsAgree(net, weights, tokens, s) {
+  const eps = net.config.norm_eps;
   const faint = tokens.map((x) => Math.sqrt(eps) * x);
   const its = (name) => (x) => net.norm(x, name, s);
   const norms = { norm: (x) => net.parts.last(x, its("norm")) };
@@ -83,10 +79,11 @@ function gradients(net) {
     .map((weight) => tape.read(weight, "grad"));
 }
 
-function counted({ weights, sizes: { patch, D, T, L, K, inner, learned } }) {
+function counted({ weights, config, sizes: { length, D, T, L, K, inner } }) {
+  const learned = config.pos_embed === "learned";
   const layer = (from, to) => (from + 1) * to;
   const block = layer(D, 3 * D) + layer(D, D) + layer(D, inner) + layer(inner, D) + 4 * D;
-  const expected = layer(patch * patch, D) + D + learned * T * D + L * block + 2 * D + layer(D, K);
+  const expected = layer(length, D) + D + learned * T * D + L * block + 2 * D + layer(D, K);
   const learning = Object.values(weights).filter(({ learns }) => learns);
   return learning.reduce((sum, { rows, width }) => sum + rows * width, 0) === expected;
 }
@@ -94,17 +91,19 @@ function counted({ weights, sizes: { patch, D, T, L, K, inner, learned } }) {
 /** Its tokens are those of patches cut row by row, each times one matrix. */
 function cut(original) {
   const net = perturbed(original);
-  const other = independent(net);
+  const weights = weightsOf(net.asTorch());
   const s = { ...net.sizes, B };
   const images = imagesFor(net);
   net.tape.reset();
   const tokens = net.tape.read(net.patches(images, s));
-  const [area, length] = [s.side ** 2, s.N * s.D];
+  const [area, size] = [s.height ** 2, s.N * s.D];
   return Array.from({ length: B }).every((_, i) => {
-    const patches = patchify(other, images.subarray(i * area, (i + 1) * area));
-    const { "patch_embed.proj.weight": weight, "patch_embed.proj.bias": bias } = other.weights;
-    const expected = other.linear(patches, s.N, weight, bias, s.patch ** 2, s.D);
-    return close(tokens.subarray(i * length, (i + 1) * length), expected);
+    const patches = plainPatches(images.subarray(i * area, (i + 1) * area), s);
+    const { "patch_embed.proj.weight": weight, "patch_embed.proj.bias": bias } = weights;
+    return close(
+      tokens.subarray(i * size, (i + 1) * size),
+      plainLinear(patches, s.N, weight, bias),
+    );
   });
 }
 
@@ -126,8 +125,8 @@ function cls(original) {
 /** Patches in another order give other logits, unless the config has no positions. */
 function order(original) {
   const net = perturbed(original);
-  const { side, patch, learned } = net.sizes;
-  if (!learned) return true;
+  const { height: side, ph: patch } = net.sizes;
+  if (net.config.pos_embed === "none") return true;
   const images = imagesFor(net);
   const from = (x) => (x + side - patch) % side; // one patch down, one to the right
   const rolled = images.map((_, i) => {
@@ -140,7 +139,7 @@ function order(original) {
 /** Each row holds scores of one image, the same in any batch: neither they nor their exponentials sum to 1. */
 function scores(original) {
   const net = perturbed(original);
-  const { K, side } = net.sizes;
+  const { K, height: side } = net.sizes;
   const images = imagesFor(net);
   const logits = net.logits(images);
   const row = (x, i, n) => x.subarray(i * n, (i + 1) * n);

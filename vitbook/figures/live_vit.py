@@ -9,6 +9,7 @@ import matplotlib.figure
 import torch
 import traitlets
 from matplotlib import pyplot as plt
+from matplotlib.figure import SubFigure
 from torch import Tensor
 
 from vitbook.figures._base import Figure, module, style
@@ -39,8 +40,9 @@ class LiveViT(Figure):
     removed (hidden patches are no tokens; else their pixels become the mean),
     order (the patch at each place; empty: at home), positions, ablated ([layer,
     head] pairs). logits comes back from the browser; network_input() is the image.
-    compact begins small, with the image, the answer and the last block's
-    attention; a button in the figure brings the rest.
+    compact shows one forward pass in place of the heads and tokens: moment says
+    how far it has come, 0 the image, 1 its patches, 2 the tokens, 3 after block
+    0, ..., depth + 3 the answer; more brings what makes an image of one's own.
 
     Raises: TypeError or ValueError if the model is not as above or holds a
         number that float16 does not, or if the images or classes do not fit it.
@@ -76,7 +78,9 @@ class LiveViT(Figure):
     positions = traitlets.Bool(True).tag(sync=True)
     ablated = traitlets.List(traitlets.List(traitlets.Int())).tag(sync=True)
     logits = traitlets.List(traitlets.Float()).tag(sync=True)
-    compact = traitlets.Bool(False).tag(sync=True)
+    compact = traitlets.Bool(False).tag(sync=True)  # as it is when the figure is made
+    moment = traitlets.Float().tag(sync=True)
+    more = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -113,6 +117,7 @@ class LiveViT(Figure):
             image=image,
             stage=config.depth,
             layer=config.depth - 1,
+            moment=config.depth + 3,
         )
 
     def network_input(self) -> Tensor:
@@ -129,8 +134,7 @@ class LiveViT(Figure):
     def still(self) -> matplotlib.figure.Figure:
         model, images = self._model, self.network_input()
         with record_attention(model) as maps:
-            shares = model(images).softmax(dim=-1)[0]  # (K,)
-        first, grid = model.num_prefix_tokens, model.patch_embed.grid_size
+            steps = model.forward_intermediates(images)
         mean, std = (torch.tensor(v).reshape(-1, 1, 1) for v in (self.mean, self.std))
         pixels = (images[0] * std + mean).clamp(0, 1)  # (C, H, W)
 
@@ -139,14 +143,12 @@ class LiveViT(Figure):
         axis = left.subplots()
         plots.patch_grid(axis, pixels if len(pixels) == 3 else pixels[:1], model.patch_embed.patch_size, numbers=False)
         axis.set_title("the image")
-        heads = torch.cat(maps)  # (L, h, T, T)
-        for axis, weights in zip(
-            middle.subplots(*heads.shape[:2], squeeze=False).flat, heads.flatten(0, 1), strict=True
-        ):
-            axis.imshow(weights[0, first:].reshape(grid).numpy(), cmap="Blues")  # from the first token
-            axis.set(xticks=[], yticks=[])
-        middle.suptitle("attention: block × head")
+        if self.compact:
+            _draw_tokens(middle, steps[f"block_{model.config.depth}"][0], maps[model.config.depth - 1][0].mean(0)[0])
+        else:
+            _draw_maps(middle, torch.cat(maps), model)
         axis = right.subplots()
+        shares = steps["logits"][0].softmax(dim=-1)  # (K,)
         best = shares.argsort(descending=True, stable=True)[:10].sort().values
         axis.barh(range(len(best)), (100 * shares[best]).tolist(), color=plots.COLORS[0])
         axis.set_yticks(range(len(best)), [self.classes[k] for k in best], fontsize=8)
@@ -154,8 +156,8 @@ class LiveViT(Figure):
         axis.invert_yaxis()
         return figure
 
-    @traitlets.validate("image", "token", "stage", "layer", "head")
-    def _check_number(self, proposal: dict) -> int:
+    @traitlets.validate("image", "token", "stage", "layer", "head", "moment")
+    def _check_number(self, proposal: dict) -> float:
         name, value, config = proposal["trait"].name, proposal["value"], self._model.config
         last = {
             "image": self._images - 1,
@@ -163,6 +165,7 @@ class LiveViT(Figure):
             "stage": config.depth,
             "layer": config.depth - (config.global_pool != "attn"),  # attention pooling is one layer more
             "head": config.num_heads - 1,
+            "moment": config.depth + 3,
         }[name]
         first = -1 if name == "image" and self.own else 0
         if not first <= value <= last:
@@ -200,6 +203,30 @@ class LiveViT(Figure):
         if value and len(value) != expected:
             raise ValueError(f"own must be one image of {expected} bytes, got {len(value)}: use bytes({expected})")
         return value
+
+
+def _draw_maps(figure: SubFigure, heads: Tensor, model: ViT) -> None:
+    """Draw what the first token attends to, in each head of each block: heads (L, h, T, T)."""
+    first, grid = model.num_prefix_tokens, model.patch_embed.grid_size
+    for axis, weights in zip(figure.subplots(*heads.shape[:2], squeeze=False).flat, heads.flatten(0, 1), strict=True):
+        axis.imshow(weights[0, first:].reshape(grid).numpy(), cmap="Blues")
+        axis.set(xticks=[], yticks=[])
+    figure.suptitle("attention: block × head")
+
+
+def _draw_tokens(figure: SubFigure, tokens: Tensor, row: Tensor) -> None:
+    """Draw tokens (T, D) as columns, and above them as arcs what the first one took from each, row (T,)."""
+    T, D = tokens.shape
+    above, below = figure.subplots(2, 1, height_ratios=[1, 1.6], sharex=True)
+    turn = torch.linspace(0, math.pi, 40)
+    for token, share in enumerate((row / row.max()).tolist()):
+        radius = token / 2 or 0.3
+        style = dict(color=plots.COLORS[1], lw=0.5 + 3 * share, alpha=0.12 + 0.88 * share)
+        above.plot(token / 2 + radius * turn.cos(), radius * turn.sin(), **style)
+    above.set_axis_off()
+    below.imshow(tokens.T / (2.5 * tokens.square().mean().sqrt()), cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
+    below.set(xticks=[], yticks=[], xlabel=f"{T} tokens of {D} numbers")
+    figure.suptitle("attention in the last block")
 
 
 def _tokens(model: ViT) -> int:

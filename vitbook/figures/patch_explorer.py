@@ -55,8 +55,8 @@ class PatchExplorer(Figure):
             shapes=shapes,
             pixels=pixels,
             patch_size=_fitting(patch_size, shapes[0]),
-            row=int(0.4 * H),
-            column=int(0.56 * W),
+            row=int(0.62 * H),  # the boot's toe
+            column=int(0.06 * W),
         )
 
     def still(self) -> matplotlib.figure.Figure:

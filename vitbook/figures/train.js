@@ -1,12 +1,66 @@
 // Training in the page: AdamW, a schedule, batches. No library, no network. The same seed gives the same bits.
-import { Net, randoms } from "./net.js";
-import { RIGHT } from "./parts.js";
+import { FAMILIES, partsOf } from "./faults.js";
+import { RIGHT } from "./kit/parts.js";
+import { normal, randoms } from "./kit/random.js";
+import { ViT } from "./kit/vit.js";
 
-/** A net that learns, one batch a step. */
-export class Trainer extends Net {
-  constructor(config, options) {
-    super(config, options);
+/** The config, if the page can train it: the six tests and the initial weights know no other. */
+function trainable(config) {
+  const { img_size: side, patch_size: patch, embed_dim: D, num_heads: h } = config;
+  const fits = [side / patch, D / h / 4, (patch * patch) / 4].every(Number.isInteger);
+  const known =
+    config.in_chans === 1 &&
+    config.norm === "pre" &&
+    config.global_pool === "cls" &&
+    ["learned", "none"].includes(config.pos_embed);
+  if (fits && known) return config;
+  throw new Error(
+    `The page cannot train ${JSON.stringify(config)}: it needs square gray images, patches of 4 n pixels, ` +
+      "heads 4 n wide, pre-norm, a cls token, and learned positions or none.",
+  );
+}
+
+/** The initial weights, as vitnb.vit.initialise draws them; each weight has random numbers of its own. */
+function start(name, { rows, width }, config, seed) {
+  const random = randoms(seed, name);
+  const draw = (f) => Float32Array.from({ length: rows * width }, f);
+  const gauss = (std) => draw(() => std * normal(random));
+  if (name === "head.weight") return gauss(0.02);
+  if (name === "patch_embed.proj.weight") return gauss(1 / Math.sqrt(rows));
+  if (name === "positions.table") return gauss(config.pos_std);
+  if (/norm\d?\.weight$/.test(name)) return draw(() => 1);
+  const most = Math.sqrt(6 / (rows + width)); // Xavier
+  return name.endsWith(".weight") ? draw(() => (2 * random() - 1) * most) : draw(() => 0);
+}
+
+/** A ViT that learns, one batch a step, with faults by their names in vitbook.faults. */
+export class Trainer extends ViT {
+  constructor(config, { faults = [], seed = 0 } = {}) {
+    super(trainable(config), { parts: partsOf(faults), learns: true });
+    if (!this.tape.wasm.adamw) throw new Error("it forbids WebAssembly");
+    this.faults = faults;
+    const random = randoms(seed, "drawn");
+    Object.assign(this.sizes, { std: config.pos_std, normal: () => normal(random) }); // for parts that draw
+    for (const [name, weight] of Object.entries(this.weights)) {
+      weight.learns = this.parts.learns(name);
+      weight.means = [0, 1].map(() => this.tape.room(weight.rows * weight.cols)); // for AdamW
+      this.fill(name, start(name, weight, config, seed));
+    }
+    this.tape.keep();
     this.fades = [1, 1]; // what AdamW's running means still hold of their start at 0
+  }
+
+  /** What network() of vit.js takes; LiveViT can show the right model alone, however that was trained. */
+  forLiveViT() {
+    const wrong = this.faults.filter((name) => !FAMILIES.train[name]);
+    if (wrong.length) throw new Error(`LiveViT shows the right model only, not one with ${wrong}.`);
+    return this.asTorch();
+  }
+
+  /** The mean loss on images, and how many are right: {loss, right}. */
+  judge(pixels, labels) {
+    this.tape.reset();
+    return this.tape.crossEntropy(this.forward(pixels, labels.length), labels);
   }
 
   /** The gradients of a batch's loss, left in the weights. */

@@ -4,7 +4,7 @@
 //
 // In, {do: ...}:
 //   race: id, racers [{config, faults}, ...], data {bytes, meta}, and optionally seed, steps, batch, every, watch.
-//     A new race ends the old one. A config is a ViTConfig's to_dict, faults are names of parts.js, data is what
+//     A new race ends the old one. A config is a ViTConfig's to_dict, faults are names of faults.js, data is what
 //     _train_data.packed gives. After every `every` steps all test images are judged; watch is the number of the test image
 //     whose attention is looked at.
 //   pause, resume, stop
@@ -16,7 +16,6 @@
 //   {id, lights}, {id, net} or {id, images, labels}: what was asked for; a net is what network() of vit.js takes.
 //   {id, error}: in words.
 import { lights } from "./lights.js";
-import { Net, toLiveViT } from "./net.js";
 import { Trainer, evaluate, feeder, lrAt, pixelsOf, unpack } from "./train.js";
 
 const PATIENCE = 100; // milliseconds between two messages
@@ -98,8 +97,8 @@ const DO = {
     state.wake();
   },
   lights: ({ id, config, faults }) =>
-    postMessage({ id, lights: lights(new Net(config, { faults })) }),
-  net: ({ id, racer }) => postMessage({ id, net: toLiveViT(state.nets[racer]) }),
+    postMessage({ id, lights: lights(new Trainer(config, { faults })) }),
+  net: ({ id, racer }) => postMessage({ id, net: state.nets[racer].forLiveViT() }),
 };
 
 onmessage = async ({ data }) => {

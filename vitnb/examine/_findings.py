@@ -20,7 +20,7 @@ LAMPS = {"breaks": "●", "departs": "○", "note": "·"}
 COLOURS = {"breaks": "#8f0018", "departs": "#6b4a00", "note": "#3d444d", "fine": "#14532d"}  # dark on light and gray
 NOT_LOOKED_AT = (
     "the training loop, the data and the labels",
-    "other devices than the CPU, but for tensors that would stay behind",
+    "other devices than the CPU",
     "paths that this call does not take, and other sizes than the one given",
 )
 
@@ -82,7 +82,7 @@ KINDS = {
     ),
     "cut": Kind(
         "breaks", "cut", "A token must hold one rectangle of the image, all of it, and nothing else.",
-        "Patches that overlap by design, all neighbours.", "reshape and view in the patch embedding: a transpose or "
+        "Patches that overlap by design.", "reshape and view in the patch embedding: a transpose or "
         "permute must come before them; a convolution's map needs flatten(2).transpose(1, 2)",
     ),
     "one patch": Kind(
@@ -220,7 +220,7 @@ KINDS = {
         "departs", "wire", "The MLP comes before attention.", "ViTs work with it.", "the order in the block"
     ),
     "parallel": Kind(
-        "departs", "wire", "The MLP does not read what attention has added.", "Parallel blocks by design (ViT-22B).",
+        "departs", "wire", "The MLP does not read what attention has added.", "Both side by side on purpose (ViT-22B).",
         "what the MLP is called with", strict=False,
     ),
     "norm axes": Kind(
@@ -255,7 +255,8 @@ KINDS = {
         "the slice of tokens that is pooled: [:, 1:] only leaves out a cls token where there is one",
     ),
     "fixed cls": Kind(
-        "departs", "pool", "The token that stands beside the patches is not learned.", "", "nn.Parameter",
+        "departs", "pool", "The token that stands beside the patches is not learned.", "",
+        "where the cls token is made: it should be an nn.Parameter, not a buffer or a plain tensor",
     ),
     "flattened": Kind(
         "departs", "pool", "The classifier has weights for each token.", "ViTs work with it, at one image size.",
@@ -289,8 +290,8 @@ KINDS = {
         "what is computed and then not used, detach, torch.no_grad",
     ),
     "dead rows": Kind(
-        "note", "register", "Rows of a table are never used: it is too long, or the tokens there reach nothing.",
-        "A table made for longer inputs.", "its length",
+        "note", "register", "Rows of a table are never used: it is too long, or its tokens reach nothing, for a "
+        "reason that may stand above.", "A table made for longer inputs.", "its length",
     ),
     "forgotten": Kind(
         "breaks", "register", "A layer is made like its neighbours, and never used.", "",
@@ -363,9 +364,10 @@ class Report:
     def verdict(self) -> str:
         breaks, departs = len(self.at("breaks")), len(self.at("departs"))
         if not breaks:
-            return "Nothing breaks what every ViT must have" + (
-                f"; {departs} departures from the paper." if departs > 1 else "; one departure." if departs else "."
-            )
+            meant = "one departure from the paper: is it meant?"
+            if departs > 1:
+                meant = f"{departs} departures from the paper: are they meant?"
+            return "Nothing breaks what every ViT must have" + (f"; {meant}" if departs else ".")
         return f"{breaks} finding{'s' * (breaks > 1)} to fix. Fix the first, then run again: faults hide each other."
 
     def __str__(self) -> str:

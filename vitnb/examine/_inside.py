@@ -494,10 +494,10 @@ def _stream(exam: Exam, branches: list[Branch], states: list[str]) -> Iterator[F
     """What the residual stream carries."""
     if "doubled" in states:
         kind = branches[states.index("doubled")].kind
-        yield finding("doubled", f"The output of {_called(kind)} is added to itself.")
+        yield finding("doubled", f"{_called(kind)} adds its output to itself.")
     if "norm on the skip" in states:
         kind = branches[states.index("norm on the skip")].kind
-        yield finding("norm on the skip", f"At {_called(kind)} what skips is the norm of what the branch reads.")
+        yield finding("norm on the skip", f"{_called(kind)} is added to the norm of what it reads.")
     if "old skip" in states:
         yield finding("old skip", "Behind attention its sum with the tokens is not what skips.")
     if branches[0].kind == "mlp" and branches[0].state == "pre" and "attention" in {b.kind for b in branches}:
@@ -526,17 +526,17 @@ def _halves(of: dict[str, set[str]], halves: dict[str, list[Branch]]) -> Iterato
     """The halves of a block disagree."""
     for kind, other in (("attention", "mlp"), ("mlp", "attention")):
         if "normed" in of[kind] and "pre" in of[other]:
-            yield finding("normalise, then add", f"At {_called(kind)} the skip carries the norm that the branch reads.")
+            yield finding("normalise, then add", f"{_called(kind)} is added to the normalised tokens that it reads.")
         elif "raw" in of[kind] and "pre" in of[other]:
             behind = " Its norm comes after it." if any(b.end_norm for b in halves[kind]) else ""
-            yield finding("missing norm", f"{_called(kind).capitalize()} reads raw tokens.{behind}")
+            yield finding("missing norm", f"{_called(kind)} reads raw tokens.{behind}")
 
 
 def _post_norm(exam: Exam, branches: list[Branch]) -> Iterator[Finding]:
     """Post-norm, or its look-alike: the norm stands before the branch, and its result is what skips."""
     first, last = branches[0], _last_norm(exam, branches[-1])
     if first.state == "normed" and not (last and _outside_blocks(first)):
-        yield finding("normalise, then add", "In both halves the skip carries the norm that the branch reads.")
+        yield finding("normalise, then add", "Attention and MLP are added to the normalised tokens that they read.")
     else:
         yield finding("post-norm", "Each norm follows an addition.")
 
@@ -561,7 +561,7 @@ def _parameter_of(node: Node) -> str | None:
 
 
 def _called(kind: str) -> str:
-    return "attention" if kind == "attention" else "the MLP"
+    return "Attention" if kind == "attention" else "The MLP"
 
 
 def _last_norm(exam: Exam, last: Branch) -> bool:
@@ -639,7 +639,11 @@ def shared(exam: Exam) -> Iterator[Finding]:
                 uses[_slice(parent)].append(node.images[0])
     names = [key[0] for key, nodes in uses.items() if any(not same(nodes[0], node) for node in nodes[1:])]
     if names:
-        yield finding("shared", f"{len(names)} parameters serve different tokens: {', '.join(names[:3])}.", len(names))
+        yield finding(
+            "shared",
+            f"{len(names)} parameters are used in several places of one pass: {', '.join(names[:3])}.",
+            len(names),
+        )
 
 
 def _slice(node: Node) -> tuple[str | None, int, int]:
@@ -692,7 +696,7 @@ def _fixed_token(s: Structure) -> Iterator[Finding]:
         for other in (p for p in node.parents if node.op == "cat" and node.image and not p.image):
             sources = [n for n in s.nodes[: other.index + 1] if s.lineage.made_from(other, n)]
             if other.out.numel() == s.width and other.out.any() and not any(n.parameter for n in sources):
-                yield finding("fixed cls", "No parameter takes part in the token beside the patches.")
+                yield finding("fixed cls", "The token beside the patches is made of no parameter.")
 
 
 def _head(s: Structure, last: Node) -> Iterator[Finding]:

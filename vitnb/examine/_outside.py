@@ -70,7 +70,9 @@ def blind(exam: Exam) -> Iterator[Finding]:
     B = exam.sizes[-1]
     off = difference(exam.logits(exam.images(B)), exam.logits(3 * exam.images(B, 2)))
     if off < 1e-5:
-        yield finding("blind", f"Other images change the logits by {off:.1g} of their standard deviation.", off)
+        yield finding(
+            "blind", f"Whatever the images are, the logits change by {off:.1g} of their standard deviation.", off
+        )
 
 
 def batch(exam: Exam) -> Iterator[Finding]:

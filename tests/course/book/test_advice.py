@@ -176,6 +176,7 @@ ROWS = [
     ("data.load(name)", "name", "'mnist'", "'digits'"),
     ("data.load('digits', root)", "root", "3", "'data'"),
     ("results.result(name)", "name", "'none'", "'norms'"),
+    ("results.distinct_images({'images': n}, 4, 32)", "n", "100", "128"),
     ("images.sample_image(size)", "size", "0"),
     ("data.augment(pixels, None, shift=shift)", "shift", "-1"),
     ("data.augment(pixels, None, erase=erase)", "erase", "2"),

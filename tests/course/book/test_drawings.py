@@ -26,6 +26,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 Q = torch.tensor([[1.0, 0.0], [0.5, 1.0], [-1.0, 0.5]])
 K = torch.tensor([[1.0, 0.5], [0.0, 1.0], [1.0, -1.0]])
 V = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+EDGES = torch.tensor([[0.0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0]])  # of chapter 5
 ALL = {
     "legend": drawings.legend,
     "overview": drawings.overview,
@@ -35,6 +36,7 @@ ALL = {
     "position_heatmap": drawings.position_heatmap,
     "heads": drawings.heads,
     "split": drawings.split,
+    "layer_norm": lambda: drawings.layer_norm(EDGES, 3, ("background", "shaft", "sole", "heel")),
     "block": drawings.block,
     "blocks": drawings.blocks,
     "cls_way": drawings.cls_way,
@@ -154,6 +156,30 @@ def test_simple_attention_divides_by_nothing():
     assert " ".join(f"{v:.2f}" for v in weights.flatten().tolist()) in words
     assert " ".join(f"{v:.2f}" for v in (weights @ V).flatten().tolist()) in words
     assert "√" not in words and "√" not in drawing.alt
+
+
+def test_a_layer_norm_is_drawn_over_each_token_and_over_all():
+    drawing = drawings.layer_norm(EDGES, row=3)
+    words = numbers(drawing)
+    for axes in ((4,), (4, 4)):
+        cells = [f"{v:.2f}".replace("-", "−") for v in torch.layer_norm(EDGES, axes, eps=1e-6).flatten().tolist()]
+        assert [i for i in range(len(words)) if words[i : i + 16] == cells], cells
+    assert "token 3: mean 0.5 and σ 0.5" in words and "all: mean 0.25 and σ 0.43" in words
+    assert "turn it into 1, 1, −1, −1. " in drawing.alt and "turn it into 1.73, 1.73, −0.577, −0.577," in drawing.alt
+
+
+@pytest.mark.parametrize(
+    "x, row, names, message",
+    [
+        (torch.zeros(5, 4), 0, (), "up to 4 tokens"),
+        (torch.zeros(4, 4), 4, (), "row 4"),
+        (torch.zeros(4, 4), 0, ("a", "b"), "4 of up to 10 letters"),
+        (torch.zeros(4), 0, (), "2 dimensions"),
+    ],
+)
+def test_a_layer_norm_refuses_with_words(x, row, names, message):
+    with pytest.raises(ValueError, match=message):
+        drawings.layer_norm(x, row, names)
 
 
 def test_the_token_is_what_the_convolution_gives():
@@ -386,5 +412,4 @@ def test_what_is_stored_is_what_is_drawn(name):
 
 if __name__ == "__main__":
     STORED.mkdir(exist_ok=True)
-    for name in ("legend", "overview"):
-        (STORED / f"{name}.svg").write_text(ALL[name]().svg + "\n", encoding="utf-8")
+    (STORED / "legend.svg").write_text(drawings.legend().svg + "\n", encoding="utf-8")

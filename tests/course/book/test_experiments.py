@@ -126,6 +126,17 @@ def test_an_arm_of_few_images_gets_all_of_them(digits):
     assert not torch.equal(part.train_labels, other.train_labels)
 
 
+def test_different_images_are_told_of_records_with_and_without_them(digits):
+    arm = _budget.Arm(SMALLEST, Recipe(batch_size=32, seed=1))
+    found = _budget.timed_trial((arm, 5, "told"))
+    assert results.distinct_images(found, 5, 32) == found["distinct_images"] == 160
+    # without them: two epochs of 500 steps, and 39 epochs of all images that fill a batch
+    assert results.distinct_images({"images": 64_000}, 1_000, 64) == 32_000
+    assert results.distinct_images({"images": 39 * 54_976}, 33_174, 64) == 54_976
+    with pytest.raises(ValueError, match="63000, which is no 1000 steps of 64"):
+        results.distinct_images({"images": 63_000}, 1_000, 64)
+
+
 def test_a_trial_that_is_kept_is_not_run_again(digits, monkeypatch):
     arm = _budget.Arm(SMALLEST, Recipe(batch_size=32))
     first = _budget.timed_trial((arm, 2, "kept"))

@@ -441,7 +441,7 @@ PLACES = {
     "1: quadratic in the image size": [f"{P}: N2 == 4 * N1"],
     "1: only large data helps": [f"{CLS}: @beyer2022better", "result: cnn"],
     "1: a global dropout rate, SAME padding": ["jax: emb_dropout", "jax: SAME"],
-    "1: where dropout acts is not said": [f"{V}: 1 + 12 * 3"],
+    "1: where dropout acts is not said": [f"{V}: 1 + 4 * 3"],
     "3: attention over the batch, a batch of one": [f"{H}: nn.MultiheadAttention(D, h)", f"{H}: for n in (1, 2)"],
     "3: parameters made in forward": [f"{CLS}: class MadeInForward"],
     "3: one token for each place in the batch": ["exercise: 7.4"],

@@ -54,7 +54,7 @@ def node(script: str, *arguments: str, **environment: str) -> str:
 def switches() -> list[str]:
     """The faults that the page knows."""
     script = (
-        'import("./vitbook/figures/parts.js").then(({ FAULTS }) => console.log(JSON.stringify(Object.keys(FAULTS))))'
+        'import("./vitbook/figures/faults.js").then(({ FAULTS }) => console.log(JSON.stringify(Object.keys(FAULTS))))'
     )
     return json.loads(node(script, "-e"))
 
@@ -128,7 +128,7 @@ def test_javascript_learns_as_torch_learns(tmp_path):
 
 
 def test_the_switches_are_the_clinics_in_its_families():
-    script = 'import("./vitbook/figures/parts.js").then(({ FAMILIES }) => console.log(JSON.stringify(FAMILIES)))'
+    script = 'import("./vitbook/figures/faults.js").then(({ FAMILIES }) => console.log(JSON.stringify(FAMILIES)))'
     families = {family: list(names) for family, names in json.loads(node(script, "-e")).items()}
     assert set(families) == set(faults.FAMILIES)
     for family, names in families.items():
@@ -136,7 +136,7 @@ def test_the_switches_are_the_clinics_in_its_families():
 
 
 def test_the_kernels_bytes_are_those_of_their_source():
-    folder = ROOT / "vitbook" / "figures"
+    folder = ROOT / "vitbook" / "figures" / "kit"
     constant = re.search(r"const KERNELS =([^;]+);", (folder / "tape.js").read_text())[1]
     stored = base64.b64decode("".join(re.findall(r'"([^"]+)"', constant)), validate=True)
     made = bytes(wasmtime.wat2wasm((folder / "kernels.wat").read_text()))

@@ -47,8 +47,9 @@ const fillOf = (color) => ({ style: `fill: var(--vf-${color})` });
  *   label   what a screen reader hears
  *   x, y    { from, to, log, ticks: [value or [value, word], ...], label }
  *   guides  dotted: [{ x: value } or { y: value }, ...]
- *   lines   one above the other: [{ name, color, dash, width, xs, ys, low, high, dots: [[x, y], ...], radius, end }]
- * where low and high are the edges of a band, and end is "above" or "below": where the line's name stands at its end.
+ *   lines   one above the other: [{ name, color, dash, width, xs, ys, low, high, dots: [[x, y], ...], radius, end, tag }]
+ * where low and high are the edges of a band, end is "above" or "below": where the line's name stands at its end, and
+ * tag is a short name right of the end; tags keep apart from each other.
  * Each line is a <g data-line="name">, each tick a <line data-x="value"> or data-y, for tests to find.
  */
 export function axes({ size, phone = size, margin: [top, right, bottom, left] }) {
@@ -89,7 +90,7 @@ export function axes({ size, phone = size, margin: [top, right, bottom, left] })
         const edge = [...at(xs, one.high), ...at(xs, one.low).reverse()].join(" ");
         group.append(s("polygon", { points: edge, ...fillOf(one.color), "fill-opacity": 0.25 }));
       }
-      if (xs.length)
+      if (ys.length)
         group.append(s("polyline", { points: at(xs, ys).join(" "), ...strokeOf(one) }));
       for (const [cx, cy] of dots)
         group.append(s("circle", { cx: px(cx), cy: py(cy), r: radius, ...fillOf(one.color) }));
@@ -99,15 +100,46 @@ export function axes({ size, phone = size, margin: [top, right, bottom, left] })
       }
       return group;
     });
+    const tagged = lines.filter(({ tag, ys }) => tag && ys.length);
+    const heights = spread(
+      tagged.map(({ ys }) => py(ys.at(-1))),
+      TAG,
+    );
+    const tags = tagged.map((one, i) =>
+      text(px(one.xs[one.ys.length - 1]) + 8, heights[i], "start", one.tag, {
+        ...fillOf(one.color),
+        class: "vf-tag",
+        "data-tag": one.tag,
+        "dominant-baseline": "central",
+      }),
+    );
     node.setAttribute("viewBox", `0 0 ${width} ${height}`);
     node.setAttribute("aria-label", label);
     node.replaceChildren(
       s("g", { class: "vf-scales" }, ...scales),
       s("g", { class: "vf-guides" }, ...dotted),
       ...drawn,
+      ...tags,
     );
   }
   return { node, show };
+}
+
+const TAG = 14; // units between the middles of two tags
+
+/** Places as near to these as they can be with `least` between any two. */
+export function spread(places, least) {
+  const order = [...places.keys()].sort((a, b) => places[a] - places[b]);
+  const found = places.slice();
+  for (let round = 0; round < 3 * places.length; round++)
+    for (let i = 1; i < order.length; i++) {
+      const [above, below] = [order[i - 1], order[i]];
+      const missing = least - (found[below] - found[above]);
+      if (missing <= 1e-9) continue;
+      found[above] -= missing / 2;
+      found[below] += missing / 2;
+    }
+  return found;
 }
 
 /** A paragraph of keys: node, and show([{ name, color, dash, width }, ...], words after them). */

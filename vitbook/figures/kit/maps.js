@@ -1,4 +1,4 @@
-// Attention maps and their rows.
+// Attention maps and their rows, and the shares that softmax makes.
 
 /** The place of the largest number, the first of equals. */
 export function largest(numbers) {
@@ -11,4 +11,35 @@ export function meanOfHeads(map, h) {
   for (let start = 0; start < map.length; start += mean.length)
     for (let i = 0; i < mean.length; i++) mean[i] += map[start + i] / h;
   return mean;
+}
+
+/** Numbers to shares that sum to 1. */
+export function softmax(numbers) {
+  const top = numbers.reduce((a, b) => Math.max(a, b), -Infinity);
+  const powers = Array.from(numbers, (x) => Math.exp(x - top));
+  const sum = powers.reduce((a, b) => a + b, 0);
+  return powers.map((x) => x / sum);
+}
+
+/**
+ * Follow attention from the last block back to the first tokens: (T, T), rows sum to 1.
+ * Each block hands a token half of itself and half of what it attends to (Abnar and Zuidema 2020, section 3).
+ */
+export function rollout(maps, h, T) {
+  let total = Float32Array.from({ length: T * T }, (_, i) => (i % (T + 1) === 0 ? 1 : 0));
+  for (const map of maps) {
+    const step = meanOfHeads(map, h);
+    const next = new Float32Array(T * T);
+    for (let i = 0; i < T; i++) {
+      step[i * T + i] += 1;
+      let sum = 0;
+      for (let j = 0; j < T; j++) sum += step[i * T + j];
+      for (let k = 0; k < T; k++) {
+        const share = step[i * T + k] / sum;
+        if (share) for (let j = 0; j < T; j++) next[i * T + j] += share * total[k * T + j];
+      }
+    }
+    total = next;
+  }
+  return total;
 }

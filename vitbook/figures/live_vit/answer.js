@@ -1,8 +1,7 @@
 // What the network answers: a bar for each class, and where it stood for the untouched image.
 import { h, heading } from "../kit/dom.js";
-import { largest } from "../kit/maps.js";
+import { largest, softmax } from "../kit/maps.js";
 import { share } from "../kit/words.js";
-import { softmax } from "../vit.js";
 
 const MOST = 10; // of more classes the most probable are shown
 
@@ -31,10 +30,16 @@ export function answerPanel({ classes, labels, known }) {
     // Some browsers count in whole milliseconds only.
     clock.textContent = `computed here in ${ms < 1 ? "less than 1" : Math.round(ms)} ms`;
   }
+  /** How far the bars have grown, from 0 to 1; the numbers come at the end. */
+  const grow = (grown) => {
+    lines.style.setProperty("--lv-grown", grown);
+    lines.toggleAttribute("data-growing", grown < 1);
+  };
   const lines = h("ul", { className: "lv-bars" }, ...bars.map(({ node }) => node));
   return {
     node: h("div", { className: "lv-answer" }, heading("The answer"), lines, keys),
     show,
+    grow,
   };
 }
 

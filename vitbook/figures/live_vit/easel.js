@@ -13,13 +13,19 @@ export function easelPanel({ net, get, put, state, names }) {
   const { width: W, height: H, channels: C, rows, cols, N, prefix } = net;
   const canvas = h("canvas", { width: W, height: H, ...KEYS });
   const grid = patchButtons({ rows, cols, prefix, put, state, names });
-  const grey = get("mean").map((value) => Math.round(255 * value));
-  grid.node.style.setProperty("--lv-mean", `rgb(${[0, 1, 2].map((c) => grey[c] ?? grey[0])})`);
+  const mean = get("mean").map((value) => Math.round(255 * value));
+  const grey = `rgb(${[0, 1, 2].map((c) => mean[c] ?? mean[0])})`;
+  grid.node.style.setProperty("--lv-mean", grey);
   const dot = h("i", { className: "lv-pen" }); // where the keyboard's pen is
   Object.assign(dot.style, { width: `${100 / W}%`, height: `${100 / H}%` });
-  const easel = h("div", { className: "lv-easel" }, canvas, grid.node, dot);
-  const modes = choice("A click on it", Object.values(MODES), (i) =>
-    put({ mode: MODE_KEYS[i], pen: [] }),
+  const board = h("div", { className: "lv-board" }, canvas, grid.node);
+  const easel = h("div", { className: "lv-easel" }, board, dot);
+  // A query shows in the maps of the heads, which the small form does not have.
+  const modeKeys = MODE_KEYS.filter((key) => !(get("compact") && key === "query"));
+  const modes = choice(
+    "A click on it",
+    modeKeys.map((key) => MODES[key]),
+    (i) => put({ mode: modeKeys[i], pen: [] }),
   );
   const rubber = button("Rubber", () => put({ erase: !state().erase }));
   const overlays = choice("Over it", Object.values(OVERLAYS), (i) =>
@@ -38,16 +44,21 @@ export function easelPanel({ net, get, put, state, names }) {
   };
   drawsOn(canvas, { W, H, ink, put, state });
 
+  /** What a token attends to, over the image, as strongly as `strength` says. */
+  const shade = (row, strength = 1) =>
+    grid.shade(row ? partsOf(row, prefix).map((part) => strength * part) : new Float32Array(N));
+
   function show(now, { row }) {
     const { pixels, order, mode, overlay, erase, pen } = now;
     const drawing = mode === "draw";
     paint(reordered(pixels, order), [C, H, W], canvas);
-    grid.show(now, row ? partsOf(row, prefix) : new Float32Array(N));
+    grid.show(now);
+    shade(row);
     grid.node.inert = drawing;
     dot.hidden = !(pen && drawing);
     if (pen)
       Object.assign(dot.style, { left: `${(100 * pen[0]) / W}%`, top: `${(100 * pen[1]) / H}%` });
-    modes.show(MODE_KEYS.indexOf(mode));
+    modes.show(modeKeys.indexOf(mode));
     overlays.show(OVERLAY_KEYS.indexOf(overlay));
     rubber.hidden = !drawing;
     rubber.setAttribute("aria-pressed", String(erase));
@@ -56,11 +67,10 @@ export function easelPanel({ net, get, put, state, names }) {
     canvas.setAttribute("role", drawing ? "application" : "img");
     canvas.setAttribute("aria-label", drawing ? BOARD : "The image as the network sees it");
   }
-  const full = h("div", { className: "lv-full" }, modes.node, rubber, overlays.node);
-  const hint = soft("Click a patch to hide it.");
-  hint.classList.add("lv-small");
-  const node = h("div", {}, heading("The image"), easel, hint, full);
-  return { node, canvas, show };
+  const tools = [modes.node, rubber];
+  const below = get("compact") ? [soft("Click a patch to hide it.")] : [...tools, overlays.node];
+  const node = h("div", {}, heading("The image"), easel, ...below);
+  return { node, canvas, board, grey, tools, show, shade };
 }
 
 /** A button over each patch: pressed if it is hidden, shaded by what the chosen token takes from it. */
@@ -89,7 +99,10 @@ function patchButtons({ rows, cols, prefix, put, state, names }) {
   );
   node.style.setProperty("--lv-cols", cols);
 
-  function show(now, shades) {
+  const shade = (parts) =>
+    patches.forEach((patch, n) => patch.style.setProperty("--lv-shade", parts[n].toFixed(3)));
+
+  function show(now) {
     node.classList.toggle("lv-removed", now.removed);
     patches.forEach((patch, n) => {
       const shown = patchAt(now, n);
@@ -97,10 +110,9 @@ function patchButtons({ rows, cols, prefix, put, state, names }) {
       patch.setAttribute("aria-pressed", String(now.hidden.includes(shown)));
       patch.setAttribute("aria-label", `hidden: ${names.place(n)}${other}`);
       patch.toggleAttribute("data-chosen", prefix + n === now.token);
-      patch.style.setProperty("--lv-shade", shades[n].toFixed(3));
     });
   }
-  return { node, show };
+  return { node, show, shade };
 }
 
 /** A pen for pointer and keyboard: ink([x0, y0, x1, y1]) in pixels of the image. */

@@ -4,31 +4,29 @@ import { h, heading, s, soft } from "../kit/dom.js";
 import { gallery } from "./gallery.js";
 import { isAblated, mapRow, partsOf } from "./state.js";
 
-export function headPanel({ net, put, state, names }) {
+export function headPanel({ net, put, state }) {
   const { rows, cols, prefix, L, h: heads } = net;
   const mapRows = L + (net.pool === "attn" ? 1 : 0);
   const at = (i) => [Math.floor(i / heads), i % heads];
   const maps = Array.from({ length: mapRows * heads }, () => headMap(rows, cols, prefix));
   const pick = (i) => {
     const [layer, head] = at(i);
-    const now = state();
-    const { overlay } = now;
-    // In the small form a second click takes the map off the image again; no other control there does.
-    const again = now.compact && overlay === "head" && layer === now.layer && head === now.head;
-    put({ layer, head, overlay: again ? "none" : overlay === "none" ? "head" : overlay });
+    const { overlay } = state();
+    put({ layer, head, overlay: overlay === "none" ? "head" : overlay });
   };
-  const faces = maps.map(({ node }, i) =>
-    h("span", {}, node, h("span", { className: "lv-name lv-small" }, `head ${at(i)[1]}`)),
+  const grid = gallery(
+    "Attention heads",
+    "lv-heads",
+    maps.map(({ node }) => node),
+    heads,
+    pick,
   );
-  const grid = gallery("Attention heads", "lv-heads", faces, heads, pick);
   grid.node.style.setProperty("--lv-heads", heads);
   for (let layer = 0; layer < mapRows; layer++) {
     const tag = layer === L ? "pool" : String(layer);
     grid.buttons[layer * heads].before(
-      h("span", { className: "lv-tag lv-full", "aria-hidden": "true" }, tag),
+      h("span", { className: "lv-tag", "aria-hidden": "true" }, tag),
     );
-    const others = layer === L - 1 ? [] : grid.buttons.slice(layer * heads, (layer + 1) * heads);
-    others.forEach((map) => map.classList.add("lv-full"));
   }
 
   const ablate = (pairs) => {
@@ -54,11 +52,7 @@ export function headPanel({ net, put, state, names }) {
       grid.buttons[i].classList.toggle("lv-ablated", off);
       grid.buttons[i].setAttribute("aria-label", `${where}${off ? ", ablated" : ""}`);
     });
-    title.textContent = now.compact
-      ? `What ${now.token < prefix ? "the cls token" : names.token(now.token)} attends to`
-      : "Attention: block × head";
-    const shown = now.layer * heads + now.head;
-    grid.show(now.compact && now.overlay === "none" ? -1 : shown);
+    grid.show(now.layer * heads + now.head);
     const pooling = now.layer === L;
     const pressed = (...pairs) => String(pairs.every((pair) => isAblated(now, ...pair)));
     oneHead.textContent = pooling
@@ -70,19 +64,13 @@ export function headPanel({ net, put, state, names }) {
     wholeBlock.setAttribute("aria-pressed", pressed(...blockHeads(now.layer)));
   }
   const hint = prefix ? " The line below it: the share of the cls token." : "";
-  const title = heading();
-  const which = soft(`Last of ${L} blocks. Click a map to see it on the image.`);
-  which.classList.add("lv-small");
-  const scale = soft(`Each map is scaled to its largest share.${hint}`);
-  scale.classList.add("lv-full");
   const node = h(
     "div",
     { className: "lv-attention" },
-    title,
+    heading("Attention: block × head"),
     grid.node,
-    which,
-    scale,
-    h("div", { className: "vf-buttons lv-full" }, oneHead, wholeBlock),
+    soft(`Each map is scaled to its largest share.${hint}`),
+    h("div", { className: "vf-buttons" }, oneHead, wholeBlock),
   );
   return { node, show };
 }

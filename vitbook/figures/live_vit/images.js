@@ -46,12 +46,6 @@ export function imagePanel({ net, root, put, state, stored, names }) {
     h("label", { className: "vf-button" }, "Load a file", file),
     button("Negative", () => own(Uint8Array.from(state().pixels, (value) => 255 - value))),
   ];
-  const node = h(
-    "div",
-    {},
-    shelf.node,
-    h("div", { className: "vf-buttons lv-full" }, ...buttons),
-    trouble,
-  );
-  return { node, show: (now) => shelf.show(now.image) };
+  const node = h("div", {}, shelf.node);
+  return { node, buttons, trouble, show: (now) => shelf.show(now.image) };
 }

@@ -1,7 +1,7 @@
 // What the figure says: names of its parts, and a sentence on all that is set and answered.
-import { largest } from "../kit/maps.js";
+import { largest, softmax } from "../kit/maps.js";
 import { list, placeOf, share } from "../kit/words.js";
-import { softmax } from "../vit.js";
+import { PATCHES, TOKENS, answerOf, stopAt } from "./moments.js";
 
 /** One block, two blocks. */
 export function count(n, one, more = `${one}s`) {
@@ -56,6 +56,31 @@ export function speaker({ net, classes, shown, labels }) {
     return `In ${source} ${who} attends most to ${it}, ${part}.`;
   }
 
+  /** What the chosen token attends to most at a moment of the forward pass. */
+  function attention({ token: from }, { block, row }) {
+    const nameOf = (n) => (n < prefix ? "the cls token" : place(n - prefix));
+    const most = largest(row);
+    const it = most === from ? "itself" : nameOf(most);
+    return `In block ${block} ${nameOf(from)} attends most to ${it}, ${share(row[most])}.`;
+  }
+
+  /** What happens at a moment of the forward pass. */
+  function moment(now, scene) {
+    const { D, T, length, ph, pw, pool } = net;
+    const stop = stopAt(scene.moment);
+    if (stop === 0) return `${net.height} × ${net.width} pixels: ${count(N * length, "number")}.`;
+    if (stop === PATCHES) return `${N} patches of ${ph} × ${pw} pixels: ${length} numbers each.`;
+    if (stop === TOKENS)
+      return `A linear layer makes ${D} numbers of each patch: a token. ${prefix ? "The cls token joins them, and each" : "Each"} gets its position.`;
+    if (!scene.shares) return "No token is left.";
+    if (stop < answerOf(net)) return `${attention(now, scene)} All ${T} tokens change.`;
+    const read = { cls: "The cls token alone is read", mean: "The mean of all tokens is read" }[
+      pool
+    ];
+    const best = largest(scene.shares);
+    return `${read ?? "A query reads all tokens"}: ${classes[best]}, ${share(scene.shares[best])}.`;
+  }
+
   const subject = ({ image: n, compact }) =>
     compact && n >= 0 && shown[labels[n]] ? `the image shows: ${shown[labels[n]]}` : image(n);
   const tell = (now, { out, row, untouched }) =>
@@ -67,7 +92,7 @@ export function speaker({ net, classes, shown, labels }) {
         ...(row ? [gaze(now, row)] : []),
       ].join(" "),
     );
-  return { place, token, image, tell };
+  return { place, token, image, tell, attention, moment };
 }
 
 /** What to say where the images show something else than the network was trained on. */

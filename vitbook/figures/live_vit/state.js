@@ -1,7 +1,7 @@
 // What the reader has set, made to fit the network; and the rows of its maps that this asks for.
 import { bytes } from "../kit/figure.js";
-import { meanOfHeads } from "../kit/maps.js";
-import { rollout } from "../vit.js";
+import { meanOfHeads, rollout } from "../kit/maps.js";
+import { answerOf } from "./moments.js";
 
 export const MODES = { hide: "hides it", query: "makes it the query", draw: "draws" };
 export const OVERLAYS = {
@@ -47,6 +47,8 @@ export function settings(get, net, stored) {
     erase: Boolean(get("erase")),
     pen: array("pen").length === 3 ? array("pen") : null,
     compact: Boolean(get("compact")),
+    more: Boolean(get("more")),
+    moment: Math.min(answerOf(net), Math.max(0, Number(get("moment") ?? Infinity) || 0)),
     ablated: array("ablated").filter(
       ([layer, head]) => layer >= 0 && layer < net.L && head >= 0 && head < net.h,
     ),

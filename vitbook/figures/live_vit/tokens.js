@@ -52,12 +52,6 @@ export function tokenPanel({ net, root, put, names }, board) {
   const hint = soft(
     `Each row is a token, each column one of its ${D} numbers: blue above 0, orange below.`,
   );
-  const node = h(
-    "div",
-    { className: "lv-tokens lv-full" },
-    controls(from.node, stages.node),
-    table,
-    hint,
-  );
+  const node = h("div", { className: "lv-tokens" }, controls(from.node, stages.node), table, hint);
   return { node, show };
 }

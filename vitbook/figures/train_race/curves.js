@@ -44,6 +44,6 @@ export function curvePanel() {
     });
   }
   keys.show(NAMES.map((name, i) => ({ name, ...LOOK[i] })));
-  const pair = h("div", { className: "tr-curves" }, loss.node, accuracy.node);
+  const pair = h("div", { className: "tr-curves" }, accuracy.node, loss.node); // the bet was on the accuracy
   return { node: h("div", {}, keys.node, pair), show };
 }

@@ -1,6 +1,5 @@
 // Six tests of properties, run on both models before any training.
 import { h, heading } from "../kit/dom.js";
-import { darkOf } from "./speech.js";
 
 const TESTS = {
   reference: "each block and each norm computes what an independent implementation does",
@@ -11,28 +10,47 @@ const TESTS = {
   scores: "its outputs are scores, not probabilities, and the same in any batch",
 };
 
+/** The names of the tests that a model fails. */
+export const darkOf = (lights) => Object.keys(lights ?? {}).filter((name) => !lights[name]);
+
+/** The line of one test: its sign and state, and in small words what it asks. */
+function lampRow([name, words], state, sign) {
+  const line = h("li", {}, h("b", { ariaHidden: "true" }, sign), `${name} `, h("i", {}, state));
+  line.append(h("span", {}, words));
+  line.dataset.light = name;
+  line.dataset.state = state;
+  return line;
+}
+
+/** A list of the six tests: node, and show(lights, stateOf) where stateOf(name) is "" or what to say in place of a verdict. */
+export function lampList() {
+  const node = h("ul", { className: "tr-lights" });
+  function show(lights, stateOf = () => "") {
+    const rows = Object.entries(TESTS).map((test) => {
+      const other = stateOf(test[0]);
+      if (other) return lampRow(test, other, "–");
+      return lights[test[0]] ? lampRow(test, "passes", "✓") : lampRow(test, "fails", "✗");
+    });
+    node.replaceChildren(...rows);
+  }
+  const names = Object.keys(TESTS);
+  return { node, show, names, count: names.length };
+}
+
 /** The panel of the tests of yours: node, and show(lights of both, contest). */
 export function lightPanel() {
-  const [head, rows] = [heading(), h("ul", { className: "tr-lights" })];
+  const [head, list] = [heading(), lampList()];
   let shown;
-  function row([name, words], lights, { positions }) {
-    const asked = !(name === "order" && positions === "none");
-    const sign = !asked ? "–" : lights[name] ? "✓" : "✗";
-    const state = !asked ? "not asked without positions" : lights[name] ? "passes" : "fails";
-    const line = h("li", {}, h("b", { ariaHidden: "true" }, sign), `${name} `, h("i", {}, state));
-    line.append(h("span", {}, words));
-    line.dataset.light = name;
-    line.dataset.state = state;
-    return line;
-  }
-  function show([right, its], contest) {
+  function show([right, its], { positions }) {
     if (shown === its && its) return;
     shown = its;
     const [dark, wrong] = [darkOf(its), darkOf(right)];
     if (wrong.length) throw Error(`the right model fails ${wrong}`);
     const count = dark.length ? `${dark.length} of 6 fail` : "all pass";
     head.textContent = `Six tests of your model before any training: ${its ? count : "running"}`;
-    if (its) rows.replaceChildren(...Object.entries(TESTS).map((test) => row(test, its, contest)));
+    const moot = (name) =>
+      name === "order" && positions === "none" ? "not asked without positions" : "";
+    if (its) list.show(its, moot);
   }
-  return { node: h("div", {}, head, rows), show };
+  return { node: h("div", {}, head, list.node), show };
 }

@@ -1,5 +1,6 @@
 // All that the figure says in sentences.
 import { list, percent, whole } from "../kit/words.js";
+import { darkOf } from "./lamps.js";
 import { aheadOf } from "./state.js";
 
 export const BETS = { yours: "yours", right: "the right model", equal: "about equal" };
@@ -21,9 +22,6 @@ export function yours({ fault, positions }) {
   const but = moot ? " Without positions there is no table to be wrong: both are the same." : "";
   return `Your model ${fault.symptom}. All else is the right model's: seed, initial weights, batches.${but}`;
 }
-
-/** The names of the tests that a model fails. */
-export const darkOf = (lights) => Object.keys(lights ?? {}).filter((name) => !lights[name]);
 
 /** How far the race is, as facts. */
 export function progress({ step, seconds, losses, judged }, { steps }) {

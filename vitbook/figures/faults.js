@@ -1,42 +1,9 @@
-// The parts that a ViT is made of in train.js, right and wrong: what a bug can be in is one small function here.
-// The wrong versions have their names from vitbook.faults, and do what they do there.
-//
-// t is the tape (tape.js); s are the sizes {B, N, T, D, h, d, side, patch, grid}: B images, N patches, T tokens,
-// width D, h heads of d numbers; s.normal() draws a number. Tensors are rows of numbers, image after image, so that
-// tokens are (B T, D).
+// The wrong versions of the parts of a ViT (kit/parts.js): one small function each. They have their names from
+// vitbook.faults, and do what they do there.
+import { POST, RIGHT, falling, integers, isMatrix, joined, rowsOf, seated } from "./kit/parts.js";
 
-/** A list of n integers, made by a function of their number. */
-const integers = (n, f) => Int32Array.from({ length: n }, (_, i) => f(i));
+/** The same numbers in another shape. */
 const shaped = (x, rows, cols) => ({ ...x, rows, cols, width: cols });
-
-/** Rows of x, D wide, by their numbers: (n, D). */
-const rowsOf = (t, x, n, D, row) =>
-  t.take(
-    x,
-    integers(n, (i) => row(i) * D),
-    D,
-  );
-
-/** One token (1, D) stands at place `seat` of each image, the patches in the places left over: (B N, D) -> (B T, D). */
-function seated(t, token, patches, s, seat) {
-  return joined(
-    t,
-    rowsOf(t, token, s.B, s.D, () => 0),
-    patches,
-    s,
-    seat,
-  );
-}
-
-/** The same with a token of its own for each image, (B, D). */
-function joined(t, tokens, patches, { B, N, T }, seat) {
-  const place = (n) => (n < seat ? n : n + 1);
-  const places = [
-    integers(B, (b) => b * T + seat),
-    integers(B * N, (i) => Math.floor(i / N) * T + place(i % N)),
-  ];
-  return t.join([tokens, patches], places);
-}
 
 /** Long lists that depend on sizes alone are made once. */
 const lists = new Map();
@@ -90,86 +57,16 @@ const drawn = (t, rows, D, { normal }, std = 1) =>
     rows,
   );
 
-/** Half a cosine, from 1 to 0. */
-const falling = (share) => (1 + Math.cos(Math.PI * share)) / 2;
-
-/** Is a weight a matrix, so that it multiplies? Positions and tokens are added. */
-export const isMatrix = (name, { rows }) => rows > 1 && name !== "positions.table";
-
-function shuffle(order, random) {
-  for (let i = order.length - 1; i > 0; i--) {
-    const j = Math.floor(random() * (i + 1));
-    [order[i], order[j]] = [order[j], order[i]];
-  }
-}
-
-export const RIGHT = {
-  // Which pixel of the image is number i of patch n.
-  pixel: (n, i, { side, patch, grid }) =>
-    (Math.floor(n / grid) * patch + Math.floor(i / patch)) * side +
-    (n % grid) * patch +
-    (i % patch),
-  // Weights that a right model has not, and what becomes of the patches' tokens, (B N, D).
-  extra: () => ({}),
-  patched: (x) => x,
-  // The cls token joins the patches; (B N, D) -> (B T, D).
-  prepend: (t, token, patches, s) => seated(t, token, patches, s, 0),
-  // One vector of the table (T, D) is added at each place.
-  positions: (t, x, table, { B, T, D }) =>
-    t.add(
-      x,
-      rowsOf(t, table, B * T, D, (row) => row % T),
-    ),
-  // What the blocks get of the embedding.
-  embedded: (t, x) => x,
-  // Which blocks run, one after the other.
-  blocks: (L) => [...Array(L).keys()],
-  // The norm after the last block.
-  last: (x, norm) => norm(x),
-  // What is read at the end; (B T, D) -> (B, D). It gets the cls token, too.
-  read: (t, x, { B, T, D }) => rowsOf(t, x, B, D, (b) => b * T),
-  // Where the d numbers of a head begin among the rows of q, k and v; part is 0, 1, 2.
-  split: (b, head, i, part, { T, D, d }) => ((b * T + i) * 3 + part) * D + head * d,
-  // Where the d numbers that token i gets of a head begin among the heads' rows.
-  merge: (b, i, head, { h, T, d }) => ((b * h + head) * T + i) * d,
-  // What the heads make of q, k and v, each (B h T, d).
-  mix: (q, k, v, { scores, times, softmax, mixed, d }) =>
-    mixed(softmax(times(scores(q, k), 1 / Math.sqrt(d))), v),
-  // What an attention layer makes of its tokens.
-  layer: (t, x, s, attention) => attention(x, s),
-  // The wiring of a block.
-  block: (x, { attention, mlp, norm1, norm2, add }) => {
-    x = add(x, attention(norm1(x)));
-    return add(x, mlp(norm2(x)));
-  },
-  activation: (t, x) => t.gelu(x),
-  norm: (t, x, gain, shift, eps) => t.norm(x, gain, shift, eps),
-  // What becomes of the logits.
-  logits: (t, x) => x,
-  // Training. Which weights learn, and which of them are pulled to zero: only what multiplies.
-  learns: () => true,
-  decays: isMatrix,
-  // The learning rate of a step (from 0) out of all steps: up in a line, then down half a cosine.
-  rate: (step, steps, peak, warmup) => {
-    if (step < warmup) return (peak * (step + 1)) / warmup;
-    return peak * falling((step - warmup) / (steps - warmup));
-  },
-  // Are the gradients set to zero before each step?
-  cleared: true,
-  // The order of an epoch's images.
-  order: (order, labels, random) => shuffle(order, random),
-};
-
 /** The wrong versions, by family and name; each replaces the parts that it gives. */
 export const FAMILIES = {};
 
 FAMILIES.cut = {
-  "reshape alone": { pixel: (n, i, { patch }) => n * patch * patch + i },
+  "reshape alone": { pixel: (n, i, { length }) => n * length + i },
   "column by column": {
-    pixel: (n, i, s) => RIGHT.pixel((n % s.grid) * s.grid + Math.floor(n / s.grid), i, s),
+    pixel: (n, i, s) => RIGHT.pixel((n % s.rows) * s.cols + Math.floor(n / s.rows), i, s),
   },
   "transposed patches": {
-    pixel: (n, i, s) => RIGHT.pixel(n, (i % s.patch) * s.patch + Math.floor(i / s.patch), s),
+    pixel: (n, i, s) => RIGHT.pixel(n, (i % s.ph) * s.pw + Math.floor(i / s.ph), s),
   },
   "last patch first": { pixel: (n, i, s) => RIGHT.pixel((n + s.N - 1) % s.N, i, s) },
   "reverse order": { pixel: (n, i, s) => RIGHT.pixel(s.N - 1 - n, i, s) },
@@ -301,12 +198,7 @@ FAMILIES.wire = {
       return add(x, mlp(x));
     },
   },
-  "post norm": {
-    block: (x, { attention, mlp, norm1, norm2, add }) => {
-      x = norm1(add(x, attention(x)));
-      return norm2(add(x, mlp(x)));
-    },
-  },
+  "post norm": { block: POST.block },
   "first half only": {
     block: (x, { attention, mlp, norm1, norm2, add }) => {
       x = norm1(x);
@@ -446,3 +338,16 @@ FAMILIES.train = {
 
 /** All of them: {name: {part: wrong version}}. */
 export const FAULTS = Object.assign({}, ...Object.values(FAMILIES));
+
+/** The parts of a model with these faults. */
+export function partsOf(faults) {
+  const parts = { ...RIGHT };
+  for (const name of faults) {
+    if (!FAULTS[name]) throw new Error(`There is no fault ${name}.`);
+    for (const [part, wrong] of Object.entries(FAULTS[name])) {
+      if (parts[part] !== RIGHT[part]) throw new Error(`Two faults of ${faults} change one part.`);
+      parts[part] = wrong;
+    }
+  }
+  return parts;
+}

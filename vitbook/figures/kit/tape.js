@@ -3,6 +3,7 @@
 //
 // A tensor is {at, grad, rows, cols, width}, row by row in the tape's memory: where its numbers and its gradients begin
 // (grad is null where none is needed). Columns come in fours; those from width on are padding, and hold 0.
+import { plainKernels } from "./plain.js";
 
 // kernels.wat, compiled.
 const KERNELS =
@@ -52,10 +53,21 @@ const KERNELS =
   "Af3mAf3kARAPIQ0gAyAN/QsEACAA/QAEACELIAsgCf0TIAv95gH95QEhCyAAIAsgB/0TIAz95gEgDf3jASAI/RP95AH95wH95QH9CwQAIAFBEGoh" +
   "ASACQRBqIQIgA0EQaiEDIABBEGoiACAKSQ0ACws=";
 
+let compiled = null;
+
+/** The kernels with a memory of their own; where the browser forbids WebAssembly those of the way forward alone. */
+function kernels() {
+  try {
+    compiled ??= new WebAssembly.Module(Uint8Array.from(atob(KERNELS), (c) => c.charCodeAt(0)));
+    return new WebAssembly.Instance(compiled).exports;
+  } catch {
+    return plainKernels();
+  }
+}
+
 export class Tape {
   constructor() {
-    Tape.module ??= new WebAssembly.Module(Uint8Array.from(atob(KERNELS), (c) => c.charCodeAt(0)));
-    this.wasm = new WebAssembly.Instance(Tape.module).exports;
+    this.wasm = kernels();
     this.top = 0; // what lies below is in use
     this.kept = 0; // what lies below stays after a reset
     this.back = null; // the operations' ways back; null: none are remembered
@@ -114,6 +126,11 @@ export class Tape {
     return out;
   }
 
+  /** Set `count` rows of a tensor to 0. */
+  erase({ at, cols }, first, count) {
+    this.numbers.fill(0, at + first * cols, at + (first + count) * cols);
+  }
+
   /** What has been made so far stays for good. */
   keep() {
     this.kept = this.top;
@@ -164,19 +181,23 @@ export class Tape {
   linear(x, weight, bias) {
     const [n, K, N] = [x.rows, weight.rows, weight.cols];
     const y = this.tensor(n, weight.width);
-    this.product(x.at, [K, 1], weight.at, N, y.at, N, n, N, K, bias.at, 0);
+    if (n === 0) return y;
+    const start = bias ? [bias.at, 0] : []; // else the zeros that y holds
+    this.product(x.at, [x.cols, 1], weight.at, N, y.at, N, n, N, K, ...start);
     this.back?.push(() => {
-      this.product(x.at, [1, K], y.grad, N, weight.grad, N, K, N, n);
-      this.wasm.plusRows(4 * bias.grad, 4 * y.grad, n, N);
-      if (x.grad !== null)
-        this.product(y.grad, [N, 1], this.turned(weight.at, K, N), K, x.grad, K, n, K, N);
+      this.product(x.at, [1, x.cols], y.grad, N, weight.grad, N, K, N, n);
+      if (bias) this.wasm.plusRows(4 * bias.grad, 4 * y.grad, n, N);
+      const { grad, cols } = x;
+      if (grad !== null)
+        this.product(y.grad, [N, 1], this.turned(weight.at, K, N), cols, grad, cols, n, cols, N);
     });
     return y;
   }
 
   /** Each row to mean 0 and variance 1, then scaled and moved: nn.LayerNorm. */
   norm(x, gain, shift, eps) {
-    const { rows, cols } = x;
+    const { rows, cols, width } = x;
+    if (width !== cols) return this.narrowNorm(x, gain, shift, eps);
     const y = this.tensor(rows, cols);
     const [hat, by] = [this.room(rows * cols), this.room(rows)];
     const at = [x.at, gain.at, shift.at, y.at, hat, by].map((n) => 4 * n);
@@ -185,6 +206,22 @@ export class Tape {
       const back = [y.grad, gain.at, hat, by, x.grad, gain.grad, shift.grad].map((n) => 4 * n);
       this.wasm.normBack(...back, rows, cols);
     });
+    return y;
+  }
+
+  /** The same where a row ends within a four, which the kernel would count as numbers. It has no way back. */
+  narrowNorm(x, gain, shift, eps) {
+    const y = this.tensor(x.rows, x.width, false);
+    const F = this.numbers;
+    for (let row = 0; row < x.rows; row++) {
+      const numbers = F.subarray(x.at + row * x.cols, x.at + row * x.cols + x.width);
+      const mean = numbers.reduce((a, b) => a + b, 0) / x.width;
+      const variance = numbers.reduce((sum, one) => sum + (one - mean) ** 2, 0) / x.width;
+      const factor = 1 / Math.sqrt(variance + eps);
+      for (let i = 0; i < x.width; i++)
+        F[y.at + row * y.cols + i] =
+          (numbers[i] - mean) * factor * F[gain.at + i] + F[shift.at + i];
+    }
     return y;
   }
 
@@ -261,9 +298,10 @@ export class Tape {
     const { cols } = parts[0];
     const y = this.tensor(
       tables.reduce((rows, table) => rows + table.length, 0),
-      cols,
+      parts[0].width,
     );
     parts.forEach((x, p) => {
+      if (x.rows === 0) return;
       const list = this.list(tables[p].map((row) => row * cols));
       this.wasm.put(4 * x.at, list, 4 * y.at, x.rows, cols);
       this.back?.push(() => {
@@ -278,7 +316,7 @@ export class Tape {
   /** The mean of each n rows that follow each other. */
   means(x, n) {
     const { cols } = x;
-    const y = this.tensor(x.rows / n, cols);
+    const y = this.tensor(x.rows / n, x.width);
     const each = (visit) => {
       for (let row = 0; row < x.rows; row++) visit(Math.floor(row / n) * cols, row * cols);
     };
@@ -311,7 +349,7 @@ export class Tape {
   mix(weights, v, groups) {
     const [T, d] = [v.rows / groups, v.cols];
     const { cols } = weights;
-    const y = this.tensor(v.rows, d);
+    const y = this.tensor(v.rows, v.width);
     const each = (visit) => {
       for (let g = 0; g < groups; g++) visit(g * T * d, g * T * cols);
     };

@@ -1,0 +1,129 @@
+"""PushExplorer: in Python against the proof of chapter 06, and in its page against Python."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import expect
+from torch.nn import functional as F
+
+from tests.pages.driver import assert_fits_a_phone, assert_follows_the_theme, assert_survives, drag, read_line, touch
+from vitbook.figures import PushExplorer
+from vitbook.figures.push_explorer import BAG, BOOT, GAINS, PUSH, WIRINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = "book/06-depth.html"
+POST, PRE = WIRINGS.index("post-norm"), WIRINGS.index("pre-norm")
+
+
+# ---- Python
+
+
+def test_the_chapter_computes_with_the_same_numbers():
+    cells = json.loads((ROOT / "book" / "06-depth.ipynb").read_text())["cells"]
+    sources, known = {cell["id"]: "".join(cell["source"]) for cell in cells}, {"torch": torch, "F": F}
+    for name in ("depth-boot-bag", "depth-toy-code", "depth-toy-loop"):
+        exec(sources[name], known)
+    assert [known[name].tolist() for name in ("boot", "bag", "push")] == [BOOT, BAG, PUSH]
+    for wiring, norm in ((POST, "post"), (PRE, "pre")):
+        torch.testing.assert_close(known["after"](7, norm, 0.1), PushExplorer().tokens(7, wiring, 1).float())
+
+
+def test_distances_are_those_of_the_proof():
+    pre, post = (torch.tensor(PushExplorer().distances(wiring)) for wiring in (PRE, POST))
+    n = torch.arange(73.0)
+    torch.testing.assert_close(pre, 4 / ((n + 1) ** 2 + 1).sqrt(), rtol=1e-4, atol=0)
+    assert (post[:-1] / post[1:] > 2.5**0.5 - 1e-6).all() and post[0] == pytest.approx(8**0.5, rel=1e-4)
+
+
+def test_a_smaller_push_takes_less():
+    ends = [[PushExplorer().distances(wiring, gain)[-1] for gain in range(len(GAINS))] for wiring in (POST, PRE)]
+    assert all(sorted(row) == row for row in ends)
+    assert ends[0][-1] == pytest.approx(8**0.5, rel=0.01)
+
+
+def test_it_has_an_image_for_where_no_script_runs():
+    explorer = PushExplorer()
+    assert "image/png" in explorer._repr_mimebundle_()[0] and repr(explorer) == repr(PushExplorer(pushes=3))
+
+
+@pytest.mark.parametrize("name, value", [("pushes", 73), ("pushes", -1), ("wiring", 2), ("gain", 4)])
+def test_bad_input_is_refused_with_words(name, value):
+    with pytest.raises(ValueError, match=rf"{name} .* got {value}: use 0"):
+        setattr(PushExplorer(), name, value)
+
+
+# ---- The page
+
+
+def said(value):
+    """A number as the figure writes it."""
+    if abs(value) >= 0.001:
+        return f"{float(f'{value:.3g}'):g}"
+    digits, power = f"{value:.1e}".split("e")
+    return f"{digits}e{int(power):+d}"
+
+
+def assert_shows(figure, wiring, pushes, gain=0):
+    """Words, curves and tokens are those of Python."""
+    explorer, axes = PushExplorer(), figure.locator(".vf-axes")
+    far = explorer.distances(wiring, gain)
+    says = figure.get_by_role("status")
+    expect(says).to_contain_text(f"{WIRINGS[wiring]}, {pushes} push")
+    expect(says).to_contain_text(f"Their distance is {said(far[pushes])}; it was 2.83")
+    for w, name in enumerate(WIRINGS):
+        line = read_line(axes.nth(1), name, log="y")
+        np.testing.assert_allclose(line.ys, explorer.distances(w, gain), rtol=0.02)
+        np.testing.assert_allclose(line.xs, np.arange(73), atol=0.05)
+    np.testing.assert_allclose(
+        read_line(axes.nth(1), WIRINGS[wiring], log="y").dots, [[pushes, far[pushes]]], rtol=0.02
+    )
+    for name, token in zip(("boot", "bag"), explorer.tokens(pushes, wiring, gain), strict=True):
+        np.testing.assert_allclose(read_line(axes.nth(0), name).dots, [token[[0, 2]].numpy()], atol=0.01)
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_by_mouse_and_key_it_shows_what_python_computes(live, from_file):
+    figure, page, watch = live(PAGE, from_file=from_file)
+    slider = figure.get_by_role("slider", name="Pushes")
+    assert_shows(figure, POST, 1)
+    moved = read_line(figure.locator(".vf-axes").nth(0), "boot, push")
+    np.testing.assert_allclose([moved.xs, moved.ys], [[1, 2], [1, 1]], atol=0.01)
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert_shows(figure, POST, 2)
+    drag(slider, 2 / 72, 1)
+    assert_shows(figure, POST, 72)
+    figure.get_by_role("radio", name="pre-norm").check()
+    assert_shows(figure, PRE, 72)
+    expect(figure.locator("dl")).to_contain_text("51.6")
+    figure.get_by_role("radio", name="0.0001").check()
+    assert_shows(figure, PRE, 72, gain=3)
+    figure.get_by_role("radio", name="post-norm").check()
+    assert_shows(figure, POST, 72, gain=3)
+    watch.assert_clean()
+
+
+def test_by_touch_on_a_phone(live):
+    figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
+    figure.get_by_role("radio", name="pre-norm").tap()
+    assert_shows(figure, PRE, 1)
+    touch(figure.get_by_role("slider", name="Pushes"), 0.99, 0.5)
+    assert_shows(figure, PRE, 72)
+    assert_fits_a_phone(page, watch)
+    assert_follows_the_theme(figure, page)
+
+
+GARBAGE = {
+    "there is no number of pushes 99": (r'"pushes": 1', '"pushes": 99'),
+    "there is no wiring null": (r'"wiring": 0', '"wiring": null'),
+    "its push should be four numbers": (r'"push": \[1.0, ', '"push": ['),
+    "it knows no wiring post-office": (r'"wirings": \["post-norm"', '"wirings": ["post-office"'),
+}
+
+
+def test_garbage_becomes_a_message_and_the_page_goes_on(live):
+    figure, page, _ = live(PAGE)
+    assert_survives(figure, page, PAGE, GARBAGE)

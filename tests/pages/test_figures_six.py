@@ -1,0 +1,219 @@
+"""SixRace: a bet, six programs that learn in the page, and the tests that say which is right."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from ipywidgets.embed import dependency_state, embed_data
+from playwright.sync_api import Locator, expect
+
+from pages import live_figures
+from tests.conftest import ROOT, served
+from tests.pages.driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, assert_survives, read_line
+from vitbook import faults, results
+from vitbook.figures import SixRace
+from vitbook.figures._train_data import CONFIGS
+from vitbook.figures.six_race import SIX_CURVES, WORDS
+from vitnb import ViT
+
+PAGE, LONG = "book/short.html", "book/long.html"
+STEPS = 40
+STORED = results.result("six_curves")["result"]["accuracy"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small book of two races: of 40 steps, and of 400."""
+    folder = tmp_path_factory.mktemp("six")
+    for part in ("pages", "book/assets"):
+        shutil.copytree(ROOT / part, folder / part)
+    shutil.copy(ROOT / "_config.yml", folder)
+    (folder / "book" / "references.bib").touch()
+    for name, race in {"short": SixRace(STORED, steps=STEPS), "long": SixRace(STORED)}.items():
+        cell = nbformat.v4.new_code_cell("SixRace()", execution_count=1)
+        view = {"model_id": race.model_id, "version_major": 2, "version_minor": 0}
+        shown = {live_figures.VIEW: view, **race._repr_mimebundle_()[0], "text/plain": repr(race)}
+        cell.outputs = [nbformat.v4.new_output("display_data", shown)]
+        state = embed_data(views=[race], state=dependency_state([race], drop_defaults=False))["manager_state"]
+        meta = {"language_info": {"name": "python"}, "widgets": {live_figures.STATE: state}}
+        cells = [nbformat.v4.new_markdown_cell("# A race"), cell]
+        nbformat.write(nbformat.v4.new_notebook(metadata=meta, cells=cells), folder / "book" / f"{name}.ipynb")
+    (folder / "_toc.yml").write_text("format: jb-book\nroot: book/short\nchapters:\n- file: book/long\n")
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return folder / "_build" / "html"
+
+
+@pytest.fixture(scope="module")
+def server(site: Path) -> Iterator[str]:
+    """The address at which that book is served."""
+    with served(site) as address:
+        yield address
+
+
+# ---- Python
+
+
+def test_each_test_sees_one_of_the_six_and_none_sees_the_right_one():
+    models = {one: ViT(CONFIGS["digits"]) for one, name in SIX_CURVES.items() if name == "right"}
+    models |= {one: faults.build(name, CONFIGS["digits"]) for one, name in SIX_CURVES.items() if one not in models}
+    failed = {one: [name for name, test in faults.TESTS.items() if not test(model)] for one, model in models.items()}
+    assert failed.pop("E") == []
+    assert sorted(failed.values()) == [["cls"], ["count"], ["cut"], ["reference"], ["scores"]]
+    assert set(WORDS) == set(SIX_CURVES)
+
+
+def test_it_has_an_image_for_where_no_script_runs_and_a_fixed_text():
+    one, two = (SixRace(STORED)._repr_mimebundle_()[0] for _ in range(2))
+    assert one["image/png"] == two["image/png"] and one["text/plain"] == two["text/plain"]
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: SixRace({"right": [[1.0]]}), ValueError, ["'last read first'", "six_curves"]),
+        (lambda: SixRace(STORED, seed=-1), ValueError, ["seed", "-1", "use 0"]),
+        (lambda: SixRace(STORED, steps=0), ValueError, ["steps", "at least 1", "0"]),
+        (lambda: SixRace(STORED, steps=9999), ValueError, ["steps", "at most 2000", "9999"]),
+        (lambda: setattr(SixRace(STORED), "bet", "G"), ValueError, ["bet", "'G'", "'A'"]),
+    ],
+)
+def test_bad_input_is_refused_with_words(call, error, words):
+    with pytest.raises(error) as caught:
+        call()
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+# ---- The page
+
+
+def letter(figure: Locator, name: str) -> Locator:
+    return figure.locator(".sr-picks").get_by_role("button", name=name, exact=True)
+
+
+def verdict(figure: Locator) -> str:
+    """What the figure says at the end."""
+    says = figure.get_by_role("status")
+    expect(says).to_contain_text(re.compile(r"and (wrong|right)\."), timeout=240_000)
+    return says.inner_text()
+
+
+def lamps(figure: Locator) -> dict[str, str]:
+    """What each test says of the program that was chosen."""
+    expect(figure.locator("[data-state=waiting]")).to_have_count(0)
+    lines = figure.locator("[data-light]").all()
+    return {line.get_attribute("data-light"): line.get_attribute("data-state") for line in lines}
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_a_bet_starts_the_race_and_the_tests_judge_it(live, from_file):
+    figure, _, watch = live(PAGE, from_file=from_file)
+    expect(figure.get_by_role("status")).to_have_text("Six programs for the same network. Five have a bug.")
+    assert figure.locator(".vf-axes polygon").count() == 6  # the stored bands
+    assert not figure.locator(".sr-tests").is_visible()
+    letter(figure, "C").click()
+    said = verdict(figure)
+    assert said.startswith("You bet C: ") and "and wrong. C mixes up which features" in said
+    found = lamps(figure)
+    assert [name for name, state in found.items() if state == "fails"] == ["reference"]
+    expect(figure.get_by_text("Six tests of program C, which need no training: 1 of 6 fails")).to_be_visible()
+    plot = figure.locator(".vf-axes")
+    for one in SIX_CURVES:
+        line = read_line(plot, one)
+        assert len(line.ys) == 21 and line.ys[-1] > line.ys[0]  # all six learn
+    for one, name in SIX_CURVES.items():  # whoever is chosen now is tested, too
+        letter(figure, one).click()
+        expect(figure.get_by_text(f"Six tests of program {one}, which")).to_be_visible()
+        dark = [test for test, state in lamps(figure).items() if state == "fails"]
+        assert len(dark) == (name != "right")
+    watch.assert_clean()
+
+
+def test_the_right_letter_is_right_and_another_race_asks_again(live):
+    figure, _, watch = live(PAGE)
+    letter(figure, "E").click()
+    assert "and right. One bug makes no difference" in verdict(figure)
+    first = read_line(figure.locator(".vf-axes"), "E").ys.tolist()
+    figure.get_by_role("button", name="Race again").click()
+    expect(figure.get_by_role("status")).to_have_text("Six programs for the same network. Five have a bug.")
+    letter(figure, "B").click()
+    verdict(figure)
+    assert read_line(figure.locator(".vf-axes"), "E").ys.tolist() != first  # another seed
+    watch.assert_clean()
+
+
+def test_ten_epochs_by_keyboard_alone(live):
+    figure, page, watch = live(LONG)
+    letter(figure, "C").focus()
+    page.keyboard.press("Enter")
+    expect(figure.get_by_text("Your bet: C")).to_be_visible()
+    letter(figure, "D").click()  # a bet stands while they learn
+    expect(figure.get_by_text("Your bet: C")).to_be_visible()
+    said = verdict(figure)
+    accuracy = float(re.search(r"([\d.]+)\u00a0%", said)[1])
+    assert accuracy > 90 and "the highest, and wrong" in said
+    ends = {one: read_line(figure.locator(".vf-axes"), one).ys[-1] for one in SIX_CURVES}
+    assert max(ends, key=ends.get) == "C" and min(ends.values()) > 60
+    watch.assert_clean()
+
+
+LIT = """async () => {
+  const seen = new Set(), lamps = () => document.querySelectorAll("[data-light]");
+  const waiting = () => [...lamps()].filter((lamp) => lamp.dataset.state === "waiting").length;
+  document.querySelectorAll(".sr-picks button")[2].click();
+  while (!lamps().length || waiting()) {
+    if (lamps().length) seen.add(waiting());
+    await new Promise(requestAnimationFrame);
+  }
+  return [...seen];
+}"""
+
+
+def test_lamps_go_on_one_after_the_other(new_context, server):
+    page = new_context(viewport={"width": 1000, "height": 900}).new_page()
+    page.emulate_media(reduced_motion="no-preference")
+    page.set_default_timeout(240_000)
+    page.goto(server + PAGE)
+    page.locator(".sr-picks button").first.wait_for()
+    waiting = page.evaluate(LIT)
+    assert waiting[0] == 6 and waiting == sorted(waiting, reverse=True) and len(waiting) > 3
+
+
+def test_by_touch_on_a_phone(live):
+    figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
+    height = figure.bounding_box()["height"]
+    letter(figure, "F").tap()
+    verdict(figure)
+    assert [name for name, state in lamps(figure).items() if state == "fails"] == ["cut"]
+    assert figure.bounding_box()["height"] < 844  # one screen
+    assert figure.bounding_box()["height"] < height + 330
+    assert_fits_a_phone(page, watch)
+    assert_follows_the_theme(figure, page)
+
+
+def test_it_is_accessible_before_and_while_all_learn(live):
+    figure, page, _ = live(LONG)
+    assert_sound(page)
+    letter(figure, "A").click()
+    expect(figure.get_by_role("status")).to_have_text("You bet A. All six are learning, in this page.")
+    assert_sound(page)
+
+
+GARBAGE = {
+    "it has no programs": (r'"programs": \[\{', '"programs": [], "x": [{'),
+    "it has no stored runs of A": (r'"stored": \{', '"stored": {}, "x": {'),
+    "its seed is -1": (r'"seed": 0', '"seed": -1'),
+    "it has null steps": (rf'"steps": {STEPS}', '"steps": null'),
+    "it has no program G": (r'"bet": ""', '"bet": "G"'),
+}
+
+
+def test_garbage_becomes_a_message_and_the_page_goes_on(live):
+    figure, page, _ = live(PAGE)
+    assert_survives(figure, page, PAGE, GARBAGE)

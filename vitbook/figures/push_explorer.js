@@ -1,0 +1,175 @@
+// PushExplorer: what a push that all images share does to what differs between them, in post-norm and in pre-norm.
+import { axes, legend } from "./kit/axes.js";
+import { choice, slider } from "./kit/controls.js";
+import { controls, facts, h, heading, sentence } from "./kit/dom.js";
+import { figure, needIndex } from "./kit/figure.js";
+import { number } from "./kit/words.js";
+
+const EPS = 1e-5; // PyTorch's default
+const WIDEST = 2.7; // of feature 1 that the plane shows
+const [SHARED, DIFFERS] = [0, 2]; // the features that the plane shows
+
+/** The root of the mean of the squares. */
+export function sizeOf(x) {
+  return Math.sqrt(x.reduce((sum, value) => sum + value * value, 0) / x.length);
+}
+
+/** LayerNorm of one token, with gains of 1 and biases of 0. */
+export function normalised(x) {
+  const mean = x.reduce((sum, value) => sum + value, 0) / x.length;
+  const centred = x.map((value) => value - mean);
+  const divisor = Math.sqrt(sizeOf(centred) ** 2 + EPS);
+  return centred.map((value) => value / divisor);
+}
+
+/** A token pushed 0 to `most` times: [{ from, sum, read }, ...], read as the head reads it, normalised. */
+export function walk(start, push, most, post) {
+  const steps = [{ from: start, sum: start, read: normalised(start) }];
+  for (let from = start; steps.length <= most;) {
+    const sum = from.map((value, i) => value + push[i]);
+    const read = normalised(sum);
+    steps.push({ from, sum, read });
+    from = post ? read : sum;
+  }
+  return steps;
+}
+
+/** How far two tokens are apart. */
+export function apart(x, y) {
+  return Math.hypot(...x.map((value, i) => value - y[i]));
+}
+
+/** A number for people, however small. */
+export function small(value) {
+  return value === 0 || Math.abs(value) >= 0.001 ? number(value) : value.toExponential(1);
+}
+
+/** A point of the plane; beyond its edge, where the line to the centre meets the edge. */
+function inside(x) {
+  const shrink = Math.min(1, WIDEST / x[SHARED]);
+  return [x[SHARED] * shrink, x[DIFFERS] * shrink];
+}
+
+const LOOKS = { boot: { color: "green" }, bag: { color: "pink" } };
+const WIRES = { "post-norm": { color: "mark" }, "pre-norm": { color: "blue", dash: "7 4" } };
+const ARC = Array.from({ length: 61 }, (_, i) => ((i - 30) / 30) * 1.75); // radians
+
+/** The circle of size 1, and one step of each token: along the push, then to the circle. */
+function plane(steps) {
+  const radius = Math.SQRT2; // a token (a, -a, b, -b) of size 1
+  const circle = {
+    name: "size 1",
+    color: "soft",
+    width: 1.5,
+    xs: ARC.map((angle) => radius * Math.cos(angle)),
+    ys: ARC.map((angle) => radius * Math.sin(angle)),
+  };
+  const moves = Object.entries(steps).flatMap(([name, { from, sum, read }]) => {
+    const [end, back] = [inside(sum), inside(read)];
+    const pushed = { name: `${name}, push`, ...LOOKS[name], xs: [], ys: [] };
+    if (sum[SHARED] <= WIDEST) {
+      pushed.xs = [from[SHARED], end[0]];
+      pushed.ys = [from[DIFFERS], end[1]];
+    }
+    const norm = { name: `${name}, norm`, ...LOOKS[name], dash: "2 4" };
+    return [
+      pushed,
+      { ...norm, xs: [end[0], back[0]], ys: [end[1], back[1]], dots: [end], radius: 3.5 },
+      { name, ...LOOKS[name], dots: [back], radius: 8 },
+    ];
+  });
+  return [circle, ...moves];
+}
+
+function build({ model, root, put }) {
+  const [wirings, gains, most] = [model.get("wirings"), model.get("gains"), model.get("most")];
+  const tokens = { boot: model.get("boot"), bag: model.get("bag") };
+  const push = model.get("push");
+  for (const [name, x] of Object.entries({ ...tokens, push }))
+    if (!Array.isArray(x) || x.length !== 4 || !x.every(Number.isFinite))
+      throw Error(`its ${name} should be four numbers`);
+  if (!(Number.isInteger(most) && most > 0)) throw Error(`its most is ${most}`);
+  const unknown = wirings.find((name) => !WIRES[name]);
+  if (unknown !== undefined) throw Error(`it knows no wiring ${unknown}`);
+
+  const pickWiring = choice("Norms:", wirings, (wiring) => put({ wiring }));
+  const pickPushes = slider("Pushes", (pushes) => put({ pushes }));
+  const pickGain = choice("Push times:", gains.map(String), (gain) => put({ gain }));
+  const square = { size: [330, 332], margin: [16, 12, 44, 46] };
+  const [place, curve] = [axes(square), axes({ ...square, margin: [16, 12, 44, 58] })];
+  const [names, wires, says, numbers] = [legend(), legend(), sentence(), facts()];
+  const titled = (title, plot, keys) => h("div", {}, heading(title), plot.node, keys.node);
+  root.append(
+    controls(pickWiring.node, pickGain.node),
+    controls(pickPushes.node),
+    h(
+      "div",
+      { className: "vf-side-by-side vf-push" },
+      titled("The last push, and the norm", place, names),
+      titled("Distance of boot and bag", curve, wires),
+    ),
+    says,
+    numbers.node,
+  );
+  names.show([
+    { name: "boot", ...LOOKS.boot },
+    { name: "bag", ...LOOKS.bag },
+  ]);
+  const counts = [...Array(most + 1).keys()];
+  const walks = (w, g) => {
+    const scaled = push.map((value) => gains[g] * value);
+    return Object.fromEntries(
+      Object.entries(tokens).map(([name, x]) => [
+        name,
+        walk(x, scaled, most, wirings[w] === "post-norm"),
+      ]),
+    );
+  };
+  const all = wirings.map((_, w) => gains.map((__, g) => walks(w, g)));
+  const distances = ({ boot, bag }) => counts.map((n) => apart(boot[n].read, bag[n].read));
+
+  return function draw() {
+    const wiring = needIndex(model.get("wiring"), "wiring", wirings.length);
+    const gain = needIndex(model.get("gain"), "gain", gains.length);
+    const n = needIndex(model.get("pushes"), "number of pushes", most + 1);
+    const here = all[wiring][gain];
+    const now = { boot: here.boot[n], bag: here.bag[n] };
+    const lines = wirings.map((name, w) => ({
+      name,
+      ...WIRES[name],
+      width: w === wiring ? 3.5 : 1.5,
+      xs: counts,
+      ys: distances(all[w][gain]),
+    }));
+    const far = lines[wiring].ys;
+    lines[wiring].dots = [[n, far[n]]];
+    pickWiring.show(wiring);
+    pickGain.show(gain);
+    pickPushes.show(counts, n, n === 1 ? "1 push" : `${n} pushes, ${n / 2} blocks`);
+    says.textContent =
+      `${wirings[wiring]}, ${n} ${n === 1 ? "push" : "pushes"}: as the head reads them, feature 3 is ` +
+      `${small(now.boot.read[DIFFERS])} in the boot and ${small(now.bag.read[DIFFERS])} in the bag. ` +
+      `Their distance is ${small(far[n])}; it was ${small(far[0])}.`;
+    numbers.show([
+      ["distance", small(far[n])],
+      ["the last norm divides by", small(sizeOf(now.boot.sum))],
+    ]);
+    place.show({
+      label: `Feature 1 to the right, feature 3 upwards, and the circle of size 1. ${says.textContent}`,
+      x: { from: -0.5, to: WIDEST, ticks: [0, 1, 2], label: "feature 1, which they share" },
+      y: { from: -1.6, to: 1.6, ticks: [-1, 0, 1], label: "feature 3" },
+      lines: plane(now),
+    });
+    const powers = [-15, -10, -5, 0].map((power) => [10 ** power, power ? `1e${power}` : "1"]);
+    curve.show({
+      label: `The distance over the pushes, logarithmic. ${says.textContent}`,
+      x: { from: 0, to: most, ticks: counts.filter((k) => k % 12 === 0), label: "pushes" },
+      y: { log: true, from: 1e-17, to: 10, ticks: powers },
+      guides: [{ x: n }],
+      lines: [...lines.filter((_, w) => w !== wiring), lines[wiring]],
+    });
+    wires.show(lines);
+  };
+}
+
+export default figure(build);
