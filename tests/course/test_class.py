@@ -150,7 +150,49 @@ def test_an_extension_joins_the_class(tmp_path, judged, capsys):
     rows = run(late, "--sheet", tmp_path / "sheet.csv")
     assert points(rows) == {"Ada": 3, "Ben": 3, "Cy": 0, "Dee": 3} and len(judged) == 5
     said = capsys.readouterr().out
-    assert "2 students stay as they were graded before; new: Dee\n" in said and "Handed in nothing (1): Eli" in said
+    assert "2 students stay as they were graded before (Ada, Cy); new: Dee\n" in said
+    assert "Handed in nothing (1): Eli" in said
+
+
+def test_an_extension_survives_the_command_for_the_class(tmp_path, judged, capsys):
+    """It is given again to write points by hand into the marks, and the class's zip still has the older notebook."""
+    source = hand_in(tmp_path / "in", Ada="right", Ben="wrong")
+    run(source)
+    run(hand_in(tmp_path / "late", Ben="right at last"))
+    capsys.readouterr()
+    for options in ([], ["--seconds", "99"]):
+        assert points(run(source, *options)) == {"Ada": 3, "Ben": 3}
+        assert "Later notebooks of Ben were graded before and count" in capsys.readouterr().out
+    assert judged == ["right", "wrong", "right at last", "right"]
+    assert points(run(source, "--only", "Ben")) == {"Ada": 3, "Ben": 0}
+    run(source, "--seconds", "99", exercises=("3.1", "3.3"), status=0)
+    assert judged[-2:] == ["right", "wrong"]
+
+
+def test_exercises_that_an_extension_was_not_graded_on_are_told(tmp_path, judged, capsys):
+    source = hand_in(tmp_path / "in", Ada="right", Ben="wrong")
+    run(source)
+    run(hand_in(tmp_path / "late", Ben="right at last"))
+    run(source, exercises=("3.1=2", "3.2", "3.3"), status=2)
+    assert "no marks on these exercises of Ben: use another --out" in capsys.readouterr().err and len(judged) == 3
+
+
+def test_two_students_of_one_name_are_told_apart(tmp_path, judged, capsys):
+    names = [f"{who}_assignsubmission_file_/w.ipynb" for who in ("Kim Lee_101", "Kim Lee_102", "Ada_103")]
+    run(packed(tmp_path / "all.zip", names, "broken"))
+    assert "Look at these yourself: Ada, Kim Lee (101), Kim Lee (102)\n" in capsys.readouterr().out
+    run(tmp_path / "all.zip", "--only", "101")
+    run(packed(tmp_path / "late.zip", names[:1], "right"))
+    said = capsys.readouterr().out
+    assert "2 students stay as they were graded before (Ada, Kim Lee (102))" in said
+
+
+@pytest.mark.parametrize("text", ["", "%PDF-1.4", '{"cells": [{', "[]"])
+def test_a_file_that_cannot_be_read_is_told_to_the_teacher(text, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "everyone", lambda work, found, *more: (work(one) for one in found))
+    monkeypatch.setattr(sandbox, "best", lambda: ("none", {"none": ""}))
+    run(hand_in(tmp_path / "in", Ada=text))
+    assert "Handed in no notebook that can be read (1): Ada" in capsys.readouterr().out
 
 
 def test_marks_of_another_assignment_are_not_mixed_in(tmp_path, judged, capsys):

@@ -32,7 +32,7 @@ from filelock import FileLock, Timeout
 from vitbook.exercises import engine
 from vitbook.grading import reports, sandbox, sheets, student, trial
 from vitbook.grading.layouts import natural
-from vitbook.grading.marks import Key, Marks, basis, by_hand, key, meant
+from vitbook.grading.marks import Basis, Key, Marks, basis, by_hand, called, key, meant
 from vitbook.grading.submissions import Submission, submissions, whose
 from vitnb import __version__
 from vitnb._files import replacing
@@ -42,6 +42,7 @@ STOPPED = 130  # what a program returns that Ctrl-C has ended
 STOPS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 DEATH_SIGNAL = 1  # of prctl
 MEMORY = 8 << 30  # bytes of one process of the grader: what a submission returns may be of any size and shape
+FEW = 10  # students whose names are said, where they only stay as they were
 SAY = 60  # seconds between two lines that say how far it is, where there is no terminal
 PATIENT = 3  # times the time for one notebook is what all of one student's may take
 
@@ -209,48 +210,61 @@ def stoppable() -> Iterator[threading.Event]:
 def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, stop: threading.Event) -> int:
     notes: list[str] = []
     kept, start, done = Marks(options.out), time.monotonic(), []
-    table = listed(options.students)
+    before, table = set(kept.said), listed(options.students)
     with submissions(options.source, options.gradescope is not None, options.out, notes, table) as found:
         for one in notes:
             print(student.readable(one))
         course = options.course.read_bytes() if options.course else b""
         bases = {key(one): basis(one, __version__, options.seconds, course) for one in found}
-        others = [who for who in kept.said if who not in bases]
-        if mixed := [who[0] for who in others if not kept.complete(who, worth)]:
-            raise ValueError(f"{options.out} has no marks on these exercises of {', '.join(mixed)}: use another --out")
-        hands = by_hand(options.out / "by_hand.csv", {*kept.said, *bases}, worth)
-        new, todo = set(bases).difference(kept.said), due(found, kept, bases, options.only, worth)
+        named = {meant(one, bases) for one in options.only or ()}
+        stay = staying(kept, bases, named, worth, options.out)
+        hands = by_hand(options.out / "by_hand.csv", {*before, *bases}, worth)
+        due = [one for one in found if key(one) not in stay and not kept.stand(one, bases[key(one)], worth)]
+        todo = [one for one in found if key(one) in named] if named else due
         work = partial(graded, way, worth=worth, seconds=options.seconds)
         for grade in with_time_left(everyone(work, todo, worth, max(1, options.jobs), options.course, stop), len(todo)):
             done.append(key(grade.submission))
             kept.keep(grade, bases[done[-1]])
-        left = [one for one in found if key(one) not in done and not kept.stand(one, bases[key(one)], worth)]
-    grades = kept.grades(worth)
+    grades, left = kept.grades(worth), {key(one) for one in due}.difference(done)
     if not grades:
         raise KeyboardInterrupt
     for one in grades:
         one.by_hand, one.partial = hands.get(key(one.submission), {}), options.partial
     write(options, grades, whole=not left)
     told(options, grades, len(done), time.monotonic() - start)
-    if others:
-        names = ", ".join(sorted(name for name, _ in new.intersection(done)))
-        print(f"{len(others)} students stay as they were graded before{'; new: ' * bool(names)}{names}")
+    told_of_others(stay.difference(bases), stay.intersection(bases), set(done).difference(before), {*before, *bases})
     if left:
         sheet = f", and {options.sheet.name} was not filled in" if options.sheet else ""
-        names = ", ".join(sorted(one.student for one in left))  # two may have one name
-        how = "Stopped: " if stop.is_set() else ""
+        names, how = called(left, {*before, *bases}), "Stopped: " if stop.is_set() else ""
         print(f"{how}{len(left)} students were not graded{sheet}: {names}. The same command goes on with them.")
     return STOPPED if left and stop.is_set() else 0
 
 
-def due(
-    found: Sequence[Submission], kept: Marks, bases: dict[Key, str], only: Sequence[str] | None, worth: Collection[str]
-) -> list[Submission]:
-    """Whom to grade: those who are named; else whoever was not graded yet, or has handed in something else since."""
-    if only:
-        named = {meant(one, bases) for one in only}
-        return [one for one in found if key(one) in named]
-    return [one for one in found if not kept.stand(one, bases[key(one)], worth)]
+def staying(
+    kept: Marks, bases: dict[Key, Basis], named: Collection[Key], worth: Collection[str], out: Path
+) -> set[Key]:
+    """Whose marks stay: those of whom nothing is here, or only what was graded before their latest notebooks.
+
+    Raises: ValueError if they have none on some of the exercises.
+    """
+    stay = {who for who in kept.said if who not in bases or kept.overtaken(who, bases[who])}.difference(named)
+    if mixed := [who for who in stay if not kept.complete(who, worth)]:
+        names = called(mixed, {*kept.said, *bases})
+        raise ValueError(f"{out} has no marks on these exercises of {names}: use another --out")
+    return stay
+
+
+def told_of_others(
+    absent: Collection[Key], overtaken: Collection[Key], new: Collection[Key], everybody: Collection[Key]
+) -> None:
+    """Say whose marks are from other runs."""
+    if absent:
+        names = f" ({called(absent, everybody)})" if len(absent) <= FEW else ""
+        joined = f"; new: {called(new, everybody)}" if new else ""
+        print(f"{len(absent)} students stay as they were graded before{names}{joined}")
+    if overtaken:
+        names = called(overtaken, everybody)
+        print(f"Later notebooks of {names} were graded before and count; --only grades these instead")
 
 
 def with_time_left(grades: Iterable[reports.Grade], of: int) -> Iterator[reports.Grade]:
@@ -291,12 +305,11 @@ def told(options: argparse.Namespace, grades: Sequence[reports.Grade], done: int
     each = f" in {seconds:.0f} s ({seconds / done:.1f} s each)" if done else ""
     rest = f", {len(grades) - done} before" if len(grades) > done else ""
     print(f"{done} students{each}{rest}: {options.out / 'grades.csv'}")
-    without = [one.submission.student for one in grades if not one.submission.notebooks]
-    if without:
-        print(f"Handed in no notebook that can be read ({len(without)}): {', '.join(without)}")
-    look = sorted({one.submission.student for one in grades if one.doubtful})
-    if look:
-        print(f"Look at these yourself: {', '.join(look)}")
+    everybody = {key(one.submission) for one in grades}
+    if without := {key(one.submission) for one in grades if one.unread}:
+        print(f"Handed in no notebook that can be read ({len(without)}): {called(without, everybody)}")
+    if look := {key(one.submission) for one in grades if one.doubtful}:
+        print(f"Look at these yourself: {called(look, everybody)}")
 
 
 def filled_in(sheet: Path, grades: Sequence[reports.Grade], options: argparse.Namespace) -> None:

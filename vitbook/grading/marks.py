@@ -5,9 +5,11 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from vitbook.grading import sheets
 from vitbook.grading.layouts import natural
@@ -19,8 +21,21 @@ Key = tuple[str, str]  # a student's name and identifier
 BY_HAND = ("student", "exercise", "points", "reason")
 
 
+class Basis(NamedTuple):
+    """What verdicts depend on, as 64 letters each."""
+
+    notebooks: str
+    settings: str
+
+
 def key(one: Submission) -> Key:
     return one.student, one.identifier
+
+
+def called(some: Iterable[Key], everybody: Iterable[Key]) -> str:
+    """The names of some students, each with its identifier where two of all have one name."""
+    times = Counter(name for name, _ in everybody)
+    return ", ".join(name if times[name] < 2 else f"{name} ({identifier})" for name, identifier in sorted(some))
 
 
 class Marks:
@@ -29,27 +44,38 @@ class Marks:
     def __init__(self, folder: Path):
         self.path = folder / "marks.jsonl"
         self.said: dict[Key, dict] = {}
+        self.seen: defaultdict[Key, set[str]] = defaultdict(set)  # the notebooks of a student that were judged
         for line in self.path.read_bytes().splitlines() if self.path.exists() else ():
             with contextlib.suppress(ValueError):  # the machine stopped while it was written
-                one = json.loads(line)
-                self.said[one["submission"]["student"], one["submission"]["identifier"]] = one
+                self._hold(json.loads(line))
 
-    def keep(self, grade: Grade, basis: str) -> None:
+    def _hold(self, line: dict) -> None:
+        who = line["submission"]["student"], line["submission"]["identifier"]
+        self.said[who] = line
+        self.seen[who].add(line["notebooks"])
+
+    def keep(self, grade: Grade, basis: Basis) -> None:
         """Write a student's verdicts, and what they are based on, so that they are there whatever happens next."""
-        line = json.dumps({"basis": "" if grade.failed else basis, **asdict(grade)}, default=str)
+        settings = "" if grade.failed else basis.settings
+        line = json.dumps({"notebooks": basis.notebooks, "settings": settings, **asdict(grade)}, default=str)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"\n{line}\n")  # the line before may have been cut off
             file.flush()
             os.fsync(file.fileno())
-        self.said[key(grade.submission)] = json.loads(line)
+        self._hold(json.loads(line))
 
     def complete(self, student: Key, numbers: Iterable[str]) -> bool:
         """Whether there is a verdict on each of these exercises."""
         return student in self.said and set(numbers) <= set(self.said[student]["verdicts"])
 
-    def stand(self, one: Submission, basis: str, numbers: Iterable[str]) -> bool:
+    def stand(self, one: Submission, basis: Basis, numbers: Iterable[str]) -> bool:
         """Whether just these notebooks have been judged, on all these exercises."""
-        return self.complete(key(one), numbers) and self.said[key(one)]["basis"] == basis
+        last = self.said.get(key(one), {})
+        return self.complete(key(one), numbers) and (last["notebooks"], last["settings"]) == basis
+
+    def overtaken(self, student: Key, basis: Basis) -> bool:
+        """Whether other notebooks of this student were judged since these were: an extension, for example."""
+        return basis.notebooks in self.seen[student] and self.said[student]["notebooks"] != basis.notebooks
 
     def grades(self, worth: dict[str, float]) -> list[Grade]:
         """The grades of all whose verdicts are complete, in the order of their names."""
@@ -62,13 +88,14 @@ class Marks:
         return Grade(Submission(**who), verdicts, worth, said["seconds"], said["notes"])
 
 
-def basis(one: Submission, *settings: object) -> str:
-    """What the verdicts on a submission depend on, in 64 letters: its notebooks and how they are judged."""
+def basis(one: Submission, *settings: object) -> Basis:
+    """What the verdicts on a submission depend on: its notebooks and how they are judged."""
     read = []
     for path in one.notebooks:
         with contextlib.suppress(OSError), path.open("rb") as file:
             read.append(hashlib.file_digest(file, "sha256").hexdigest())
-    return hashlib.sha256(repr((read, one.names, one.problems, *settings)).encode()).hexdigest()
+    parts = (read, one.names, one.problems), settings
+    return Basis(*(hashlib.sha256(repr(part).encode()).hexdigest() for part in parts))
 
 
 def meant(who: str, students: Collection[Key]) -> Key:

@@ -58,6 +58,11 @@ class Grade:
         return bool(self.unclear or self.submission.problems or suspect)
 
     @property
+    def unread(self) -> bool:
+        """Whether nothing that was handed in could be run."""
+        return not self.submission.notebooks or all(one.unread for one in self.verdicts.values())
+
+    @property
     def total(self) -> float:
         return sum(map(self.points, self.verdicts))
 

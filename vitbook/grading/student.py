@@ -28,7 +28,7 @@ import torch
 from vitbook.exercises import engine
 from vitbook.grading import disguise, sandbox, wire
 from vitbook.grading._child import CALL
-from vitbook.grading.notebook import unreadable
+from vitbook.grading.notebook import UNREAD, unreadable
 
 SECONDS = 30.0  # by the clock, for all calls of one exercise; three times as many for all cells of a notebook
 START = 120.0  # seconds by the clock until the first cell runs, on a machine that is busy
@@ -78,6 +78,10 @@ class Verdict:
     @property
     def empty(self) -> bool:
         return bool(re.match(r"\S+: not done yet\.", self.sentence))
+
+    @property
+    def unread(self) -> bool:
+        return self.sentence.startswith(UNREAD)
 
 
 def readable(text: str) -> str:
