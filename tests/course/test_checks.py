@@ -234,7 +234,7 @@ class Blank(nn.Module):
         ...
 
 
-SKELETONS = dict.fromkeys(("3.4", "4.3", "5.2", "6.3", "7.2", "8.3", "14.3"), Blank) | {
+SKELETONS = dict.fromkeys(("3.4", "4.3", "5.2", "6.3", "7.2", "8.3", "14.3", "15.4"), Blank) | {
     "2.3": lambda rows, cols, D: (..., ...),
     "2.4": lambda: (..., ..., ...),
     "9.2": chapter_09.epoch_with(True, True, True),

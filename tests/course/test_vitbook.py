@@ -45,6 +45,8 @@ def test_the_wheel_holds_every_file_of_figures_and_quizzes(tmp_path):
     needed = {path.relative_to(ROOT).as_posix() for path in figures}
     assert "vitbook/figures/kit/kit.css" in needed
     needed |= {f"vitbook/records/{path.name}" for path in (ROOT / "book" / "results").glob("*.[js][sa]*")}
+    needed |= {f"vitbook/photos/{path.name}" for path in (ROOT / "vitbook").rglob("photos/*.jpg")}
+    assert "vitbook/photos/cat.jpg" in needed
     needed |= {f"vitbook/exercises/quizzes/{path.name}" for path in (ROOT / "vitbook").rglob("quizzes/*.md")}
-    assert "vitbook/exercises/quizzes/00-bet.md" in needed
+    assert "vitbook/exercises/quizzes/00.md" in needed
     assert needed <= packed, f"not in the wheel: {sorted(needed - packed)}"

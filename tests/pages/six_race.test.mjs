@@ -2,7 +2,7 @@
 // SixRace: who runs where, what comes back, and who is where at the end.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { spread } from "../../vitbook/figures/kit/axes.js";
+import { keepApart } from "../../vitbook/figures/kit/axes.js";
 import {
   dealt,
   newRace,
@@ -59,9 +59,9 @@ test("a race is over when its last worker is", () => {
 });
 
 test("tags keep apart, and stay where there is room", () => {
-  assert.deepEqual(spread([10, 100], 14), [10, 100]);
-  const [high, low] = spread([52, 50], 14);
+  assert.deepEqual(keepApart([10, 100], 14), [10, 100]);
+  const [high, low] = keepApart([52, 50], 14);
   assert.ok(Math.abs(high - low - 14) < 1e-6 && Math.abs(high + low - 102) < 1e-6);
-  const some = spread([10, 11, 12, 60], 14);
+  const some = keepApart([10, 11, 12, 60], 14);
   assert.ok(some.every((one, i) => i === 0 || one - some[i - 1] > 13.9));
 });

@@ -9,7 +9,7 @@ from PIL import Image
 from pages import live_figures, plot_images
 
 
-def picture(path, width, black):
+def image(path, width, black):
     """An image on white of which a share is black, and a tenth blue."""
     pixels = np.full((100, width, 3), 255, dtype=np.uint8)
     pixels[:10] = (0, 114, 178)
@@ -22,15 +22,15 @@ def picture(path, width, black):
     [(400, 0.02, ["plot-drawn"]), (720, 0.02, ["plot-wide", "plot-drawn"]), (400, 0.2, []), (720, 0.7, ["plot-wide"])],
 )
 def test_a_drawing_may_turn_and_what_is_wide_scrolls(tmp_path, width, black, classes):
-    picture(tmp_path / "a.png", width, black)
+    image(tmp_path / "a.png", width, black)
     assert plot_images.looks(tmp_path / "a.png") == classes
 
 
 def test_every_page_says_what_its_plots_are_like(tmp_path):
     (tmp_path / "_images").mkdir()
     (tmp_path / "book").mkdir()
-    picture(tmp_path / "_images" / "a.png", 720, 0.0)
-    picture(tmp_path / "_images" / "b.png", 400, 0.5)
+    image(tmp_path / "_images" / "a.png", 720, 0.0)
+    image(tmp_path / "_images" / "b.png", 400, 0.5)
     page = '<img alt="one" src="../_images/a.png"><img class="x" src="../_images/a.png"><img src="../_images/b.png">'
     (tmp_path / "book" / "page.html").write_text(page + '<img src="../_static/logo.png"><img src="../_images/no.png">')
     app = SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(name="html", format="html"))

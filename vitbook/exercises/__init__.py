@@ -20,6 +20,7 @@ from vitbook.exercises import (  # noqa: F401  (they register their exercises)
     chapter_12,
     chapter_13,
     chapter_14,
+    chapter_15,
     chapter_16,
     chapter_jax,
     state,

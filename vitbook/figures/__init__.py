@@ -7,6 +7,7 @@ same object works in JupyterLab, in Colab and in the page of the book.
 from vitbook.figures.attention_explorer import AttentionExplorer
 from vitbook.figures.block_diagram import BlockDiagram
 from vitbook.figures.cost_explorer import CostExplorer
+from vitbook.figures.likeness_explorer import LikenessExplorer
 from vitbook.figures.live_vit import LiveViT
 from vitbook.figures.patch_explorer import PatchExplorer
 from vitbook.figures.pool_explorer import PoolExplorer
@@ -22,6 +23,7 @@ __all__ = [
     "AttentionExplorer",
     "BlockDiagram",
     "CostExplorer",
+    "LikenessExplorer",
     "LiveViT",
     "PatchExplorer",
     "PoolExplorer",

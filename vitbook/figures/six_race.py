@@ -39,7 +39,7 @@ class SixRace(Figure):
     All are trained in the page on the digits, from one seed and on the same
     batches. accuracy holds stored runs behind which the curves grow, for each
     name of SIX_CURVES (runs, epochs). The traits follow the reader: bet is a
-    letter or "", which asks for a new bet; accuracies says how a race ended.
+    letter or "", which asks for a new bet; accuracies holds how a race ended.
 
     Raises: ValueError if a name has no stored runs, or for another seed or steps.
     """
@@ -72,7 +72,7 @@ class SixRace(Figure):
         )
 
     def still(self) -> matplotlib.figure.Figure:
-        figure, axis = plt.subplots(figsize=(5.2, 4))
+        figure, axis = plt.subplots(figsize=(6.4, 4))
         ends = {letter: 100 * runs[:, -1].mean().item() for letter, runs in self._runs.items()}
         for n, (letter, runs) in enumerate(self._runs.items()):
             epochs = range(1, runs.shape[1] + 1)

@@ -33,6 +33,7 @@ from vitnb import (
     data,
     evaluation,
     inspection,
+    lora,
     training,
     weights,
 )
@@ -131,7 +132,16 @@ NAMES = {f.replaces: name for name, f in faults.FAULTS.items()}
 LOOSE = next(n for n, f in faults.FAULTS.items() if f.replaces not in _build.PLACES and f.replaces is not ViT)
 CLS = NAMES[vitnb.ClsToken]
 RUN = training.Training(small(), D, Recipe(1, 2))
-SPACE = SPACE | vars(vitnb) | vars(inspection) | vars(evaluation) | vars(checkpoint) | vars(training) | globals()
+SPACE = (
+    SPACE
+    | vars(vitnb)
+    | vars(lora)
+    | vars(inspection)
+    | vars(evaluation)
+    | vars(checkpoint)
+    | vars(training)
+    | globals()
+)
 MAPS = "[torch.full((1, 2, 5, 5), 0.2)]"
 
 # the call; the name and the bad value; what to do where the advice is prose
@@ -178,6 +188,9 @@ ROWS = [
     ("results.result(name)", "name", "'none'", "'norms'"),
     ("results.distinct_images({'images': n}, 4, 32)", "n", "100", "128"),
     ("images.sample_image(size)", "size", "0"),
+    ("images.photo(name)", "name", "'nobody'", "'hopper'"),
+    ("images.photo('hopper', size)", "size", "0"),
+    ("LoRA(linear)", "linear", "nn.Conv2d(1, 1, 1)"),
     ("data.augment(pixels, None, shift=shift)", "shift", "-1"),
     ("data.augment(pixels, None, erase=erase)", "erase", "2"),
     ("data.Dataset(pixels, D.train_labels, pixels, D.test_labels, classes)", "classes", "2"),

@@ -281,7 +281,7 @@ def test_the_worker_pauses_stops_and_shows_the_lights(worker):
     page.evaluate("send({ do: 'resume' })")
     page.wait_for_function(f"({count})() > {before}")
     page.evaluate("send({ do: 'stop' })")
-    page.evaluate("send({ do: 'lights', id: 3, config: {}, faults: ['typo'] })")
+    page.evaluate("job => send(job)", {"do": "lights", "id": 3, "config": SMALL.to_dict(), "faults": ["typo"]})
     page.wait_for_function("said.at(-1).id === 3")
     assert "There is no fault typo" in page.evaluate("said.at(-1).error")
     stopped = page.evaluate(count)

@@ -101,7 +101,7 @@ export function axes({ size, phone = size, margin: [top, right, bottom, left] })
       return group;
     });
     const tagged = lines.filter(({ tag, ys }) => tag && ys.length);
-    const heights = spread(
+    const heights = keepApart(
       tagged.map(({ ys }) => py(ys.at(-1))),
       TAG,
     );
@@ -128,7 +128,7 @@ export function axes({ size, phone = size, margin: [top, right, bottom, left] })
 const TAG = 14; // units between the middles of two tags
 
 /** Places as near to these as they can be with `least` between any two. */
-export function spread(places, least) {
+export function keepApart(places, least) {
   const order = [...places.keys()].sort((a, b) => places[a] - places[b]);
   const found = places.slice();
   for (let round = 0; round < 3 * places.length; round++)
