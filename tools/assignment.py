@@ -27,7 +27,9 @@ from pages import notebooks, origin
 from pages.frame import published
 from pages.notebooks import checked
 from vitbook.exercises import engine
+from vitbook.exercises.forms import blank_class
 from vitbook.grading import cli
+from vitbook.grading.trial import IMPORTS
 from vitnb._files import replacing
 
 BOOK = notebooks.ROOT / "book"
@@ -103,14 +105,17 @@ def own(course: Path, number: str) -> Exercise:
     answers = getattr(sys.modules["vitnb_course"], "ANSWERS", {})
     if number not in tasks:
         raise ValueError(f"{course} has no text for exercise {number!r}: add TASKS = {{{number!r}: '...'}}")
-    signature = engine.EXERCISES[number].signature
-    skeleton = f"def {signature}:\n    ..."
+    task = engine.EXERCISES[number]
+    is_class = isinstance(task, blank_class)
+    skeleton = (
+        f"class {task.signature.split('(')[0]}(nn.Module):\n    ..." if is_class else f"def {task.signature}:\n    ..."
+    )
     return Exercise(
         number,
         f"### Exercise {number}\n\n{tasks[number]}\n\n(No instant check: this one is judged when you hand it in.)",
         skeleton,
         answers.get(number, "").strip(),
-        ["from vitbook import check"],
+        [IMPORTS],
     )
 
 

@@ -462,12 +462,12 @@ def test_a_process_that_dies_takes_no_other_exercise_with_it(way, tmp_path):
 def test_a_verdict_forged_inside_is_seen(way, tmp_path):
     number = "5.2"
     name = engine.EXERCISES[number].signature.split("(")[0]
-    forge = "from vitbook.exercises import engine\nengine._judge = lambda *a: (True, 'Right: of course')"
+    forge = "from vitbook.exercises import engine\nengine.judged = lambda *a: (True, 'Right: of course', 1.0)"
     verdict = said_of(way, tmp_path, f"class {name}(nn.Module): pass", f'check("{number}", {name})', number=number)
     assert not verdict.right and verdict.where == "inside"
     late = f"class {name}(nn.Module):\n    def __init__(self, *a):\n        super().__init__()\n        exec({forge!r})"
     cells = ("def forge():\n    import sys\n    engine = sys.modules['vitbook.exercises.engine']\n"
-             "    engine._judge = lambda *a: (True, 'Right: of course')\nforge()", late)  # fmt: skip
+             "    engine.judged = lambda *a: (True, 'Right: of course', 1.0)\nforge()", late)  # fmt: skip
     verdict = said_of(way, tmp_path, *cells, number=number)
     assert not verdict.right and verdict.suspect
 
@@ -682,9 +682,9 @@ def test_a_dead_process_of_the_grader_costs_no_other_student(order, monkeypatch)
     """Its processes begin as copies of this one: they need not import torch."""
     monkeypatch.setattr(cli, "get_context", lambda _: get_context("fork"))
     found = [Submission(name, name) for name in order]
-    grades = cli.everyone(fatal, found, {"3.1": 1.0}, 2, None)
-    assert [grade.total for grade in grades] == [name in ("Ada", "Zoe") for name in order]
-    assert all("ended" in one.verdicts["3.1"].suspect for one in grades if not one.total)
+    grades = {one.submission.student: one for one in cli.everyone(fatal, found, {"3.1": 1.0}, 2, None)}
+    assert {name: one.total for name, one in grades.items()} == {name: name in ("Ada", "Zoe") for name in order}
+    assert all("ended" in one.verdicts["3.1"].suspect for one in grades.values() if not one.total)
 
 
 def test_who_handed_in_two_notebooks_or_none_is_told(tmp_path, monkeypatch, capsys):
@@ -847,7 +847,7 @@ def test_the_time_for_all_of_a_students_notebooks_is_bounded(way, tmp_path):
     paths = [store(tmp_path / f"{n}.ipynb", loop, COUNT_CHECK) for n in range(60)]
     one = Submission("Eve", "Eve", tuple(paths), tuple(path.name for path in paths))
     start = time.monotonic()
-    grade = cli.graded(way, one, {"1.1": 1.0}, None, 0.5)
+    grade = cli.graded(way, one, {"1.1": 1.0}, 0.5)
     assert grade.total == 0 and time.monotonic() - start < cli.PATIENT * student.patience(["1.1"], 0.5) + 15
 
 

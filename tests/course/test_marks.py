@@ -170,7 +170,7 @@ def test_logins_with_letters_and_lines_in_a_cell_stay_as_they_are(tmp_path):
 
 def test_the_identifying_column_can_be_named(tmp_path):
     text = "Opiskelija;Nimi;Pisteet\n71;Ada;\n72;Ada;\n"
-    with pytest.raises(ValueError, match="--key"):
+    with pytest.raises(ValueError, match="--id-column"):
         filled(tmp_path, text, [grade("Ada", "72", platform="Moodle")], "Pisteet")
     content, missed, _ = filled(tmp_path, text, [grade("Ada", "72", platform="Moodle")], "Pisteet", "Opiskelija")
     assert content.decode().splitlines()[1:] == ["71;Ada;", "72;Ada;1"] and not missed
@@ -438,9 +438,7 @@ def test_each_exercise_counts_as_the_latest_notebook_that_answers_it(books):
     paths = tuple(Path(f"{n}.ipynb") for n in range(len(books)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(student, "judge", judge)
-        one = cli.graded(
-            "none", Submission("Ada", "Ada", paths, tuple(map(str, paths))), {"3.1": 1.0, "3.2": 1.0}, None, 1
-        )
+        one = cli.graded("none", Submission("Ada", "Ada", paths, tuple(map(str, paths))), {"3.1": 1.0, "3.2": 1.0}, 1)
     for k, number in enumerate(("3.1", "3.2")):
         answers = [book[k] for book in books if book[k] in ("right", "wrong")]
         assert one.verdicts[number].right == (answers[-1:] == ["right"]), (books, one)

@@ -407,6 +407,12 @@ def test_a_supervisor_that_is_killed_is_stood_in_for(shut, tmp_path, monkeypatch
     assert gone("undead", within=5)
 
 
+def test_a_machine_that_is_too_busy_is_called_so(shut, monkeypatch):
+    """On one with many other programs, Python and torch did not start in two minutes."""
+    monkeypatch.setattr(sandbox, "TRYING", 0.01)
+    assert "is the machine busy" in sandbox.works(shut)
+
+
 def test_a_long_folder_for_temporary_files_is_no_obstacle(shut, tmp_path, monkeypatch):
     """The address of a socket of Unix has room for 107 bytes."""
     long = tmp_path / ("long" * 30)
@@ -624,7 +630,7 @@ def test_a_check_that_does_not_end_is_ended(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(student.exercises, "check", busy)
+    monkeypatch.setattr(student.engine, "judged", busy)
     monkeypatch.setattr(student, "GRACE", 0.5)
     start = time.monotonic()
     with pytest.raises(student.Stopped, match="took too long"):

@@ -24,7 +24,11 @@ Mistakes = dict[str, Callable]  # {message: a wrong answer that gets it}
 
 
 class Wrong(Exception):
-    """The answer is wrong; the message says why."""
+    """The answer is wrong; the message says why, share which part of it is right, from 0 to 1."""
+
+    def __init__(self, message: str, share: float = 0.0):
+        super().__init__(message)
+        self.share = share
 
 
 class Raised(Wrong):
@@ -96,6 +100,10 @@ class Declaration:
 
     def overall(self, results: Results) -> Message:
         return None
+
+    def share(self, results: Results) -> float:
+        """Which part of a wrong answer is right, where it has parts: nothing for what every guess gets."""
+        return 0.0
 
     def given(self, *case: Any) -> tuple:
         """The arguments of the answer, where they are not the case itself."""

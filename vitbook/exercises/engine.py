@@ -48,30 +48,33 @@ def check(number: str, answer: Any = None, hint: int | None = None) -> bool:
         said = (task.hint1, task.hint2)[choice("hint", hint, (1, 2)) - 1]
         print(_wrap(f"Hint {hint}: {said}"))
         return False
-    right, verdict = _judge(task, answer)
+    right, verdict, _ = judged(task, answer)
     print(_wrap(verdict))
     return right
 
 
-def _judge(task: Declaration, answer: Any) -> tuple[bool, str]:
+def judged(task: Declaration, answer: Any) -> tuple[bool, str, float]:
+    """Whether an answer is right, what is said of it, and which share of it is right."""
     not_done = f"{task.number}: not done yet."
     if answer is None or answer is ...:
-        return False, not_done
+        return False, not_done, 0.0
     no_function = f"Expected a function {task.signature}, not called yet, got {described(answer)}."
+    share = 0.0
     try:
         if not callable(answer):
             raise Wrong(no_function)
         with state.kept():
-            return True, f"Right: {limited(lambda: _tried(task, answer), task.work)}"
+            return True, f"Right: {limited(lambda: _tried(task, answer), task.work)}", 1.0
     except NotDone:
-        return False, not_done
+        return False, not_done, 0.0
     except TimeUp as limit:
         reason = f"Your function was stopped after {limit}"
     except Wrong as error:
         reason = no_function if isinstance(error, Raised) and isinstance(answer, nn.Module) else str(error)
+        share = error.share
     except Exception as error:  # in our own lines, from something odd that an answer has returned
         reason = f"What your function returns cannot be checked: {error_in_words(error)}."
-    return False, f'{reason} Hint: check("{task.number}", hint=1).'
+    return False, f'{reason} Hint: check("{task.number}", hint=1).', share
 
 
 def _tried(task: Declaration, answer: Callable) -> str:
@@ -89,7 +92,7 @@ def _tried(task: Declaration, answer: Callable) -> str:
             raise Wrong(message)
         results.append((case, result))
     if message := task.overall(results):
-        raise Wrong(message)
+        raise Wrong(message, task.share(results))
     return task.tried(results)
 
 

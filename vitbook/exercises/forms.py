@@ -6,6 +6,7 @@ predict      it predicts, question by question, what a model does
 letters      it names the right ones of some letters
 weights      it returns a module whose weights are judged
 blank_class  it is a class, written from a blank page
+project      it builds a ViT, which vitnb.examine examines
 
 A mistake is an answer, {message: a wrong answer}: whoever answers like it gets
 its message. So the checks and their tests read the same table, and
@@ -40,6 +41,7 @@ from vitbook.exercises.values import (
     agree,
     apart,
     close,
+    counted,
     described,
     expected,
     first_that,
@@ -53,6 +55,8 @@ from vitbook.exercises.values import (
     tensor_like,
     yes_or_no,
 )
+from vitnb.examine import Finding, examine
+from vitnb.examine._findings import FAMILIES
 
 UNREACHED = (
     "No gradient reaches your {}, so it would never learn: is something detached, or computed under torch.no_grad()?"
@@ -191,6 +195,13 @@ class hunt(Declaration):
             return False
         return f"{f'On one of the {self.nouns[0]} ({name})' if right else f'On {self.one} {name}'}: {result}"
 
+    def share(self, results: Results) -> float:
+        """Of the wrong ones, those that it rejects, if it accepts the right ones: to say always the same is worth 0."""
+        said = {case[0]: self._said(result, *case) for case, result in results}
+        if not all(said[name] is True for name in self.right):
+            return 0.0
+        return sum(said[name] is False for name in self.wrong) / len(self.wrong)
+
     def _verdict(self, rejected: list[str], missed: list[str]) -> str:
         right, wrong = self.nouns
         if len(rejected) == len(self.right) and len(missed) == len(self.wrong):
@@ -232,9 +243,17 @@ class predict(Declaration):
         known = {question: happens for (question, happens), _ in results}
         return None if said == known else f"{self.tried(results)} {self.advice(said, known)}"
 
+    def share(self, results: Results) -> float:
+        """How far it is from the best answer that is always the same to one that is right."""
+        happens = [happens for (_, happens), _ in results]
+        guessed = max(map(happens.count, happens))
+        return max(0.0, (self._agree(results) - guessed) / (len(results) - guessed or 1))
+
     def tried(self, results: Results) -> str:
-        agree = sum(self.read(result) == happens for (_, happens), result in results)
-        return f"{agree} of {len(results)} {self.right}."
+        return f"{self._agree(results)} of {len(results)} {self.right}."
+
+    def _agree(self, results: Results) -> int:
+        return sum(self.read(result) == happens for (_, happens), result in results)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,17 +268,28 @@ class letters(Declaration):
         return [()]
 
     def judge(self, named: Any) -> Message:
-        reasons = self.reasons
         if not isinstance(named, str):
-            return expected(f"a string such as {''.join(list(reasons)[::2])!r}", named)
-        said = set(named.upper()) - set(" ,")
-        if unknown := said - set(reasons):
+            return expected(f"a string such as {''.join(list(self.reasons)[::2])!r}", named)
+        if unknown := self._said(named) - set(self.reasons):
             names = ", ".join(sorted(unknown))
-            return f"There are only the {self.things} {min(reasons)} to {max(reasons)}: you name {names}."
-        if wrong := said ^ set(self.chosen):
-            count = f"You are right about {len(reasons) - len(wrong)} of {len(reasons)}."
-            return f"{count} Think again about {reasons[min(wrong)]}"
+            return f"There are only the {self.things} {min(self.reasons)} to {max(self.reasons)}: you name {names}."
         return None
+
+    def overall(self, results: Results) -> Message:
+        [(_, named)] = results
+        wrong = self._said(named) ^ set(self.chosen)
+        count = f"You are right about {len(self.reasons) - len(wrong)} of {len(self.reasons)}."
+        return f"{count} Think again about {self.reasons[min(wrong)]}" if wrong else None
+
+    def share(self, results: Results) -> float:
+        """How far it is from naming all or none of them to naming the right ones."""
+        [(_, named)] = results
+        guessed = max(len(self.chosen), len(self.reasons) - len(self.chosen))
+        agree = len(self.reasons) - len(self._said(named) ^ set(self.chosen))
+        return max(0.0, (agree - guessed) / (len(self.reasons) - guessed))
+
+    def _said(self, named: str) -> set[str]:
+        return set(named.upper()) - set(" ,")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,6 +412,45 @@ def unreached(result: Tensor, module: nn.Module, parts: Iterable[str]) -> Messag
         if any(gradient is None for gradient in gradients):
             return UNREACHED.format(name)
     return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class project(Declaration):
+    """An exercise whose answer builds a ViT of a student's own: nothing in it may break what every ViT must have.
+
+    image is (C, H, W); allow has the codes of findings that are fine; asked(model) says what of the text it lacks.
+    """
+
+    image: tuple[int, int, int]
+    num_classes: int
+    allow: tuple[str, ...] = ()
+    asked: Callable[[nn.Module], Message] = lambda model: None
+    right: str = "nothing breaks what every ViT must have."
+    runs: str = "inside"
+
+    def cases(self) -> list[Case]:
+        return [()]
+
+    def judge(self, model: Any) -> Message:
+        return None if isinstance(model, nn.Module) else expected("a model", model)
+
+    def overall(self, results: Results) -> Message:
+        [(_, model)] = results
+        if broken := self._broken(model):
+            first = f"{broken[0].code}: {broken[0].says} {broken[0].means}"
+            return f"{counted(len(broken), 'finding')} to fix; faults hide each other, so begin with the first, {first}"
+        return self.asked(model)
+
+    def share(self, results: Results) -> float:
+        """The parts in which nothing breaks, of those that a ViT has; nothing where most of them cannot be examined."""
+        [(_, model)] = results
+        broken = self._broken(model)
+        hidden = any(found.code in ("runs", "blind", "no attention") for found in broken)
+        return 0.0 if hidden else 1 - len({found.family for found in broken}) / len(FAMILIES)
+
+    def _broken(self, model: nn.Module) -> list[Finding]:
+        found = examine(model, self.image, self.num_classes, self.allow).findings
+        return [one for one in found if one.level == "breaks" or one.code == "no attention"]
 
 
 def changed(kind: type[nn.Module], **attributes: Any) -> type[nn.Module]:

@@ -2,8 +2,10 @@
 
 import argparse
 import contextlib
+import csv
 import ctypes
 import importlib.util
+import math
 import os
 import re
 import resource
@@ -15,25 +17,33 @@ import threading
 import time
 import traceback
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import partial
 from multiprocessing import active_children, get_context
 from pathlib import Path
+from types import ModuleType
 
 import cloudpickle
+from filelock import FileLock, Timeout
 
 from vitbook.exercises import engine
-from vitbook.grading import reports, sandbox, sheets, student
-from vitbook.grading.submissions import Submission, submissions
+from vitbook.grading import reports, sandbox, sheets, student, trial
+from vitbook.grading.layouts import natural
+from vitbook.grading.marks import Basis, Key, Marks, basis, by_hand, called, key, meant
+from vitbook.grading.submissions import Submission, submissions, whose
+from vitnb import __version__
 from vitnb._files import replacing
 
+WHOSE = ("student", "file")
 STOPPED = 130  # what a program returns that Ctrl-C has ended
 STOPS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 DEATH_SIGNAL = 1  # of prctl
 MEMORY = 8 << 30  # bytes of one process of the grader: what a submission returns may be of any size and shape
+FEW = 10  # students whose names are said, where they only stay as they were
+SAY = 60  # seconds between two lines that say how far it is, where there is no terminal
 PATIENT = 3  # times the time for one notebook is what all of one student's may take
 
 
@@ -42,6 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     options.course = options.course and options.course.resolve()  # each notebook is run in a folder of its own
     try:
+        if options.trial:
+            return try_out(options)
+        if options.source is None:
+            raise ValueError("say where the notebooks are: a folder, a zip or a table")
+        if options.source.suffix.lower() == ".csv":
+            options.source, options.students = options.source.parent, options.source
+        if options.propose:
+            return propose(options)
         return bundle(options) if options.bundle else grade(options)
     except (ValueError, OSError, ImportError) as error:
         print(f"vitnb-grade: {error}", file=sys.stderr)
@@ -53,19 +71,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("vitnb-grade", description=__doc__)
-    made.add_argument("source", type=Path, help="a folder of notebooks, or the zip of Moodle or Canvas")
     made.add_argument(
-        "--exercises", nargs="+", required=True, metavar="N", help="for example 3.1 3.2, or 3.1=2 for two points"
+        "source", type=Path, nargs="?", help="a folder of notebooks, the zip of Moodle or Canvas, or a table"
     )
+    made.add_argument("--exercises", nargs="+", metavar="N", help="for example 3.1 3.2, or 3.1=2 for two points")
     made.add_argument(
         "--course", type=Path, metavar="FILE.py", help="a teacher's own exercises, in the form of vitbook.exercises"
     )
+    made.add_argument(
+        "--students", type=Path, metavar="FILE.csv", help="a table student,file that says whose each notebook is"
+    )
+    made.add_argument("--try", dest="trial", action="store_true", help="try the exercises of --course, grade nothing")
+    made.add_argument("--propose", type=Path, metavar="FILE.csv", help="write such a table and grade nothing")
+    made.add_argument("--partial", action="store_true", help="points for the right parts of a wrong answer, too")
     made.add_argument("--out", type=Path, default=Path("graded"), help="folder for grades.csv and feedback/ (graded)")
     made.add_argument(
         "--sheet", type=Path, metavar="FILE.csv", help="the sheet that the platform exported, to be filled in"
     )
     made.add_argument("--column", help="its column for the points (Moodle's: Grade, Bewertung, Note, Calificación)")
-    made.add_argument("--key", metavar="COLUMN", help="its column that says who is who, if it has an unusual head")
+    made.add_argument(
+        "--id-column", "--key", metavar="NAME", help="its column that says who is who, if it has an unusual head"
+    )
+    made.add_argument("--overwrite", action="store_true", help="other grades that stand in that column, too")
+    made.add_argument("--only", nargs="+", metavar="STUDENT", help="grade these again, by name or identifier")
     made.add_argument("--jobs", type=int, default=2, help="notebooks at a time (2)")
     made.add_argument("--seconds", type=float, default=student.SECONDS, help="by the clock, for one exercise (30)")
     made.add_argument("--sandbox", choices=sandbox.WAYS, help="this one, instead of the best that works")
@@ -76,11 +104,13 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def chosen(exercises: Sequence[str], course: Path | None) -> dict[str, float]:
+def chosen(exercises: Sequence[str] | None, course: Path | None) -> dict[str, float]:
     """Return exercise -> points, after a teacher's own file was read.
 
-    Raises: ValueError for an exercise that does not exist, or points that are not a number.
+    Raises: ValueError for none, or an exercise that does not exist, or points that are not a number.
     """
+    if not exercises:
+        raise ValueError("say what to grade: --exercises 3.1 3.2=2, for example")
     if course is not None:
         load(course)
     worth = {}
@@ -94,34 +124,72 @@ def chosen(exercises: Sequence[str], course: Path | None) -> dict[str, float]:
     return worth
 
 
-def load(course: Path) -> None:
+def load(course: Path) -> ModuleType:
     """Register the exercises of a teacher's file, and let them travel into the sandbox as objects, never as a file."""
     if not course.is_file():
         raise FileNotFoundError(f"{course} is no file: use Python with exercises, as in vitbook.exercises")
-    before = set(engine.EXERCISES)
+    before = dict(engine.EXERCISES)
     spec = importlib.util.spec_from_file_location("vitnb_course", course)
     module = sys.modules["vitnb_course"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     cloudpickle.register_pickle_by_value(module)
     for number in getattr(module, "INSIDE", ()):
         engine.EXERCISES[number] = replace(engine.EXERCISES[number], runs="inside")
-    student.COURSE |= set(engine.EXERCISES) - before
+    student.COURSE |= {number for number, one in engine.EXERCISES.items() if before.get(number) is not one}
+    return module
 
 
-def grade(options: argparse.Namespace) -> int:
-    worth = chosen(options.exercises, options.course)
-    way, reasons = (
-        (options.sandbox, {options.sandbox: sandbox.works(options.sandbox)}) if options.sandbox else sandbox.best()
-    )
+def try_out(options: argparse.Namespace) -> int:
+    """Try a teacher's own exercises before students have them. Returns 1 if something is to be corrected."""
+    if options.course is None:
+        raise ValueError("say where your exercises are: --course my_course.py")
+    course, way, wrong = load(options.course), chosen_sandbox(options), 0
+    with tempfile.TemporaryDirectory(prefix="vitnb-") as folder:
+        for number in sorted(student.COURSE, key=natural):
+            print(f"Exercise {number}")
+            for fine, what in trial.tried(number, course, way, Path(folder)):
+                print(f"  {'+' if fine else '!'} {student.readable(what)}", flush=True)
+                wrong += not fine
+    print(f"To correct: {wrong}, marked by !" if wrong else "All is well.")
+    return int(wrong > 0)
+
+
+def propose(options: argparse.Namespace) -> int:
+    """Write whose each notebook seems to be, for a teacher to correct."""
+    with replacing(options.propose) as part, part.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(WHOSE)
+        rows.writerows(map(sheets.cell, row) for row in whose(options.source))
+    print(f"Correct {options.propose} where it is wrong, then give it by --students")
+    return 0
+
+
+def listed(table: Path | None) -> list[tuple[str, str]] | None:
+    """Pairs of a student and a file, as a teacher's table has them."""
+    rows = [row for _, row in sheets.table(table, WHOSE)] if table else None
+    return rows and [(row["student"], row["file"].replace("\\", "/")) for row in rows if row["file"]]
+
+
+def chosen_sandbox(options: argparse.Namespace) -> str:
+    """The sandbox that was asked for, or the best. Raises: OSError if it does not hold, or none does."""
+    one = options.sandbox
+    way, reasons = (one, {one: sandbox.works(one)}) if one else sandbox.best()
     if way is None or reasons[way]:
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         raise OSError(
             f"no sandbox works here, so nothing was run ({said}). Install bubblewrap, or use Linux 6.2 or newer."
         )
-    if options.sheet:
-        sheets.read(options.sheet, options.column, options.key)  # before an hour's work, not after it
     print(f"Sandbox: {way}")
-    with stoppable() as stop:
+    return way
+
+
+def grade(options: argparse.Namespace) -> int:
+    worth, way = chosen(options.exercises, options.course), chosen_sandbox(options)
+    if options.sheet:
+        most = sheets.read(options.sheet, options.column, options.id_column).maximum()  # before an hour's work
+        if most not in (None, sum(worth.values())):
+            print(f"In the sheet the assignment has {most:g} points, here {sum(worth.values()):g}: make them equal.")
+    with stoppable() as stop, alone(options.out):
         return graded_all(options, worth, way, stop)
 
 
@@ -141,52 +209,120 @@ def stoppable() -> Iterator[threading.Event]:
 
 def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, stop: threading.Event) -> int:
     notes: list[str] = []
-    with submissions(options.source, options.gradescope is not None, options.out, notes) as found:
+    kept, start, done = Marks(options.out), time.monotonic(), []
+    before, table = set(kept.said), listed(options.students)
+    with submissions(options.source, options.gradescope is not None, options.out, notes, table) as found:
         for one in notes:
             print(student.readable(one))
-        for one in (options.out, options.out / "feedback"):
-            one.mkdir(parents=True, exist_ok=True)
-        start = time.monotonic()
-        work = partial(graded, way, worth=worth, course=options.course, seconds=options.seconds)
-        grades = everyone(work, found, worth, max(1, options.jobs), options.course, stop)
+        course = options.course.read_bytes() if options.course else b""
+        bases = {key(one): basis(one, __version__, options.seconds, course) for one in found}
+        named = {meant(one, bases) for one in options.only or ()}
+        stay = staying(kept, bases, named, worth, options.out)
+        hands = by_hand(options.out / "by_hand.csv", {*before, *bases}, worth)
+        due = [one for one in found if key(one) not in stay and not kept.stand(one, bases[key(one)], worth)]
+        todo = [one for one in found if key(one) in named] if named else due
+        work = partial(graded, way, worth=worth, seconds=options.seconds)
+        for grade in with_time_left(everyone(work, todo, worth, max(1, options.jobs), options.course, stop), len(todo)):
+            done.append(key(grade.submission))
+            kept.keep(grade, bases[done[-1]])
+    grades, left = kept.grades(worth), {key(one) for one in due}.difference(done)
     if not grades:
         raise KeyboardInterrupt
-    stopped = len(grades) < len(found)
-    if options.sheet and not stopped:
+    for one in grades:
+        one.by_hand, one.partial = hands.get(key(one.submission), {}), options.partial
+    write(options, grades, whole=not left)
+    told(options, grades, len(done), time.monotonic() - start)
+    told_of_others(stay.difference(bases), stay.intersection(bases), set(done).difference(before), {*before, *bases})
+    if left:
+        sheet = f", and {options.sheet.name} was not filled in" if options.sheet else ""
+        names, how = called(left, {*before, *bases}), "Stopped: " if stop.is_set() else ""
+        print(f"{how}{len(left)} students were not graded{sheet}: {names}. The same command goes on with them.")
+    return STOPPED if left and stop.is_set() else 0
+
+
+def staying(
+    kept: Marks, bases: dict[Key, Basis], named: Collection[Key], worth: Collection[str], out: Path
+) -> set[Key]:
+    """Whose marks stay: those of whom nothing is here, or only what was graded before their latest notebooks.
+
+    Raises: ValueError if they have none on some of the exercises.
+    """
+    stay = {who for who in kept.said if who not in bases or kept.overtaken(who, bases[who])}.difference(named)
+    if mixed := [who for who in stay if not kept.complete(who, worth)]:
+        names = called(mixed, {*kept.said, *bases})
+        raise ValueError(f"{out} has no marks on these exercises of {names}: use another --out")
+    return stay
+
+
+def told_of_others(
+    absent: Collection[Key], overtaken: Collection[Key], new: Collection[Key], everybody: Collection[Key]
+) -> None:
+    """Say whose marks are from other runs."""
+    if absent:
+        names = f" ({called(absent, everybody)})" if len(absent) <= FEW else ""
+        joined = f"; new: {called(new, everybody)}" if new else ""
+        print(f"{len(absent)} students stay as they were graded before{names}{joined}")
+    if overtaken:
+        names = called(overtaken, everybody)
+        print(f"Later notebooks of {names} were graded before and count; --only grades these instead")
+
+
+def with_time_left(grades: Iterable[reports.Grade], of: int) -> Iterator[reports.Grade]:
+    """Pass them on, and say how many there are and how long the rest may take: on a terminal, always in one line."""
+    start = said = time.monotonic()
+    terminal, done = sys.stdout.isatty(), 0
+    for done, grade in enumerate(grades, 1):
+        yield grade
+        now = time.monotonic()
+        line = f"{done} of {of} students, about {math.ceil((now - start) / done * (of - done) / 60)} min left"
+        if terminal:
+            print(f"\r{line:<50}", end="", flush=True)
+        elif now - said > SAY:
+            print(line, flush=True)
+            said = now
+    if terminal and done:
+        print()
+
+
+def write(options: argparse.Namespace, grades: Sequence[reports.Grade], whole: bool) -> None:
+    """Write what a teacher and each student gets; the platform's sheet only for a whole class."""
+    if options.sheet and whole:
         filled_in(options.sheet, grades, options)  # first: it finds out whose row is unclear
     reports.table(grades, options.out / "grades.csv")
     for one, name in zip(grades, reports.files(grades), strict=True):
         with replacing(options.out / "feedback" / f"{name}.html") as part:
             part.write_text(reports.page(one), encoding="utf-8")
+    with replacing(options.out / "lecture.html") as part:
+        part.write_text(reports.lecture(grades), encoding="utf-8")
+    if of_moodle := [one for one in grades if one.submission.platform == "Moodle"]:
+        reports.moodle(of_moodle, options.out / "feedback.zip")
     if options.gradescope:
         options.gradescope.write_text(reports.gradescope(grades[0]), encoding="utf-8")
-    seconds = time.monotonic() - start
-    print(
-        f"{len(grades)} students in {seconds:.0f} s ({seconds / len(grades):.1f} s each): {options.out / 'grades.csv'}"
-    )
-    without = [one.submission.student for one in grades if not one.submission.notebooks]
-    if without:
-        print(f"Handed in no notebook that can be read ({len(without)}): {', '.join(without)}")
-    look = sorted({one.submission.student for one in grades if one.doubtful})
-    if look:
-        print(f"Look at these yourself: {', '.join(look)}")
-    if stopped:
-        done = {one.submission for one in grades}
-        left = [one.student for one in found if one not in done]  # two may have one name
-        sheet = f", and {options.sheet.name} was not filled in" if options.sheet else ""
-        print(f"Stopped: {len(found) - len(grades)} students were not graded{sheet}: {', '.join(sorted(left))}")
-    return STOPPED if stopped else 0
+
+
+def told(options: argparse.Namespace, grades: Sequence[reports.Grade], done: int, seconds: float) -> None:
+    """Say what was done, and what a person should look at."""
+    each = f" in {seconds:.0f} s ({seconds / done:.1f} s each)" if done else ""
+    rest = f", {len(grades) - done} before" if len(grades) > done else ""
+    print(f"{done} students{each}{rest}: {options.out / 'grades.csv'}")
+    everybody = {key(one.submission) for one in grades}
+    if without := {key(one.submission) for one in grades if one.unread}:
+        print(f"Handed in no notebook that can be read ({len(without)}): {called(without, everybody)}")
+    if look := {key(one.submission) for one in grades if one.doubtful}:
+        print(f"Look at these yourself: {called(look, everybody)}")
 
 
 def filled_in(sheet: Path, grades: Sequence[reports.Grade], options: argparse.Namespace) -> None:
     """Write a copy of the platform's sheet with the marks, and say whose marks are not in it."""
     out = options.out / sheet.name
-    missed, absent = reports.sheet(grades, sheet, options.column, out, options.key)
+    missed, absent = reports.sheet(grades, sheet, options.column, out, options.id_column, options.overwrite)
     unclear = [one for one in grades if one.unclear]
     names = [name for name in missed if name not in {one.submission.student for one in unclear}]
     print(f"Filled in: {out}" + (f"; not listed in it: {', '.join(names)}" if names else ""))
     for one in unclear:
         print(f"Not filled in: {one.submission.student}, as {student.readable(one.unclear)}")
+    if older := [f"{one.submission.student} ({one.older})" for one in grades if one.older]:
+        print(f"Other grades stood in it and stay ({len(older)}), unless you add --overwrite: {', '.join(older)}")
     if absent:
         print(f"Handed in nothing ({len(absent)}): {', '.join(map(student.readable, absent))}")
 
@@ -198,22 +334,30 @@ def everyone(
     jobs: int,
     course: Path | None,
     stop: threading.Event | None = None,
-) -> list[reports.Grade]:
-    """Grade all, or those whose turn it was before somebody stopped it.
+) -> Iterator[reports.Grade]:
+    """Give each grade when it is there, until somebody stops it.
 
-    A submission that ends a process of the grader itself is tried once more, alone, and then given up.
+    A submission that ends a process of the grader itself ends its neighbours' work, too. Each of those that
+    were at work then is tried once more, alone, and whichever ends its process again is given up.
     """
-    grades: dict[int, reports.Grade] = {}
-    stop = stop or threading.Event()
+    left, stop = dict(enumerate(found)), stop or threading.Event()
     with folders() as top:
-        for together in (range(len(found)),), [(n,) for n in range(len(found))]:
-            for numbers in together:
-                left = [n for n in numbers if n not in grades]
-                if left and not stop.is_set():
-                    grades |= side_by_side(work, {n: found[n] for n in left}, jobs, partial(ready, top, course), stop)
-                    if len(left) == 1 and left[0] not in grades and not stop.is_set():
-                        grades[left[0]] = ungraded(found[left[0]], worth, "the grader's own process ended")
-    return [grades[n] for n in range(len(found)) if n in grades]
+        begin = partial(ready, top, course)
+        while left and not stop.is_set():
+            for n, grade in side_by_side(work, left.copy(), jobs, begin, stop):
+                del left[n]
+                yield grade
+            if stop.is_set():
+                return
+            for n in list(left)[:jobs]:
+                for _, grade in side_by_side(work, {n: left[n]}, 1, begin, stop):
+                    yield grade
+                    break
+                else:
+                    if stop.is_set():
+                        return
+                    yield ungraded(left[n], worth, "the grader's own process ended")
+                del left[n]
 
 
 def side_by_side(
@@ -222,23 +366,24 @@ def side_by_side(
     jobs: int,
     ready: Callable[[], None],
     stop: threading.Event,
-) -> dict[int, reports.Grade]:
+) -> Iterator[tuple[int, reports.Grade]]:
     """Grade in processes, not in threads: a check sets torch's settings, draws random numbers and prints."""
-    others, grades, waiting = active_children(), {}, {}
+    others, waiting = active_children(), {}
     with ProcessPoolExecutor(min(jobs, len(found)), get_context("spawn"), ready) as pool:
         with ignoring(), contextlib.suppress(BrokenProcessPool):
             for n, one in found.items():
                 waiting[pool.submit(work, one)] = n
-        while waiting and not stop.is_set():
-            for future in wait(waiting, 0.2, "FIRST_COMPLETED").done:
-                n = waiting.pop(future)
-                with contextlib.suppress(BrokenProcessPool):
-                    grades[n] = future.result()
-        if waiting:
-            for process in set(active_children()).difference(others):
-                process.kill()  # what it had started ends with it
-            pool.shutdown(cancel_futures=True)
-    return grades
+        try:
+            while waiting and not stop.is_set():
+                for future in wait(waiting, 0.2, "FIRST_COMPLETED").done:
+                    n = waiting.pop(future)
+                    if not isinstance(future.exception(), BrokenProcessPool):
+                        yield n, future.result()
+        finally:
+            if waiting:
+                for process in set(active_children()).difference(others):
+                    process.kill()  # what it had started ends with it
+                pool.shutdown(cancel_futures=True)
 
 
 @contextlib.contextmanager
@@ -253,6 +398,21 @@ def ignoring() -> Iterator[None]:
     finally:
         if here:
             signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Write into a folder of results as the only run that does. Raises: OSError if there is another one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise OSError(f"another vitnb-grade writes into {folder}: wait for it, or use another --out") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextlib.contextmanager
@@ -283,17 +443,21 @@ def ready(top: Path, course: Path | None) -> None:
 def ungraded(submission: Submission, worth: dict[str, float], reason: str) -> reports.Grade:
     """The grade of a submission on which the grader itself failed: no points, and a person must look."""
     said = "Your notebook could not be graded."
-    return reports.Grade(submission, {n: student.Verdict(False, said, suspect=reason) for n in worth}, worth)
+    verdicts = {n: student.Verdict(False, said, suspect=reason, answers=False) for n in worth}
+    return reports.Grade(submission, verdicts, worth, failed=True)
 
 
-def graded(
-    way: str, submission: Submission, worth: dict[str, float], course: Path | None, seconds: float
-) -> reports.Grade:
+def graded(way: str, submission: Submission, worth: dict[str, float], seconds: float) -> reports.Grade:
     """Judge a student's notebooks, the latest first: an exercise counts as the latest that answers it has it."""
     start, numbers = time.monotonic(), list(worth)
     problems = " ".join(submission.problems)
     said = f"Nothing to judge: {problems}"
-    verdicts = {} if submission.notebooks else {n: student.Verdict(False, said, suspect=problems) for n in numbers}
+    failed = False
+    verdicts = (
+        {}
+        if submission.notebooks
+        else {n: student.Verdict(False, said, suspect=problems, answers=False) for n in numbers}
+    )
     patience, many = student.patience(numbers, seconds), len(submission.notebooks)
     end = start + min(many, PATIENT) * patience
     look: dict[str, list[str]] = {n: [] for n in numbers}
@@ -303,7 +467,7 @@ def graded(
             if not (left := [n for n in numbers if n not in verdicts or not verdicts[n].answers]):
                 break
             last = min(end, time.monotonic() + patience)
-            for number, verdict in student.judge(way, notebook, left, course, seconds, last).items():
+            for number, verdict in student.judge(way, notebook, left, seconds, last).items():
                 if not verdict.answers and not verdict.empty and many > 1:
                     look[number].append(f"{name}: {verdict.sentence}")
                 if number not in verdicts or verdict.answers or verdicts[number].empty:
@@ -311,9 +475,9 @@ def graded(
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"the grader met {type(error).__name__} in {Path(where.filename).name}, line {where.lineno}"
-        verdicts = {**ungraded(submission, worth, reason).verdicts, **verdicts}
+        verdicts, failed = {**ungraded(submission, worth, reason).verdicts, **verdicts}, True
     notes = {n: "; ".join(filter(None, [counts[n] if many > 1 else "", *look[n], problems])) for n in counts}
-    return reports.Grade(submission, verdicts, worth, time.monotonic() - start, notes)
+    return reports.Grade(submission, verdicts, worth, time.monotonic() - start, notes, failed=failed)
 
 
 SETUP = """#!/usr/bin/env bash

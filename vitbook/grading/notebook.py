@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 LARGEST = 20 << 20  # bytes of one notebook
+UNREAD = "Your file is no notebook that can be read"
 LARGE = "is larger than 20 MB. Clear its outputs (in Jupyter Edit > Clear Outputs of All Cells) and hand it in again."
 ITSELF = "Hand in the notebook itself (in Jupyter File > Download, in Colab File > Download > Download .ipynb)."
 UNPACKED = f"Unpack it. {ITSELF}"
@@ -32,7 +33,7 @@ def unreadable(path: Path) -> str:
         reason = "cannot be opened. Hand it in again."
     except (RecursionError, MemoryError):
         reason = f"is JSON nested too deeply. {SAVED}"
-    return reason and f"Your file is no notebook that can be read: it {reason}"
+    return reason and f"{UNREAD}: it {reason}"
 
 
 def kind(content: bytes) -> str:

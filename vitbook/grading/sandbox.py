@@ -39,6 +39,7 @@ EMPTY = 1024  # bytes that a file takes with nothing in it
 LARGEST = 64 << 20  # bytes of one file, and in bubblewrap of all files together
 STRANGERS = 1_900_000_000  # from here on: numbers of users that no system gives to anybody
 NOBODY = 65534
+TRYING = 120  # seconds until the probe must have said what it found
 ENDING = 60  # seconds until a sandbox that was let go must have ended
 SPARE = 512 << 20  # bytes of memory, and of the disk for temporary files, that the machine must have left
 TOP: Path | None = None  # the folder in which each sandbox gets its own; None for the machine's
@@ -503,7 +504,9 @@ def works(way: str) -> str:
         try:
             quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
             box.start(way, Job(["-c", PROBE, *given]), **quiet)
-            said = box.process.communicate(timeout=120)[0].decode(errors="replace").strip()
+            said = box.process.communicate(timeout=TRYING)[0].decode(errors="replace").strip()
+        except subprocess.TimeoutExpired:
+            return f"it was not ready after {TRYING} seconds: is the machine busy with something else?"
         except (OSError, subprocess.SubprocessError) as error:
             return f"it does not start: {error}"
         finally:

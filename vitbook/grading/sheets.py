@@ -39,6 +39,7 @@ NAMES = (
 FIRST = "first name;firstname;given name;vorname;prénom;prénom(s);nombre;nombre(s);nome;voornaam".split(";")
 LAST = "last name;lastname;surname;family name;nachname;nom;nom de famille;apellido(s);apellidos;apellido".split(";")
 POINTS = ("Grade", "Bewertung", "Note", "Calificación", "Valutazione", "Voto", "Cijfer")  # where --column is not given
+MAXIMA = ("maximum grade", "bestwertung", "note maximale", "calificación máxima", "valutazione massima")
 COMMENTS = (
     *("feedback comments", "feedback als kommentar", "feedback par commentaires"),
     *("comentarios de retroalimentación", "comentarios de realimentación", "commenti"),
@@ -56,6 +57,11 @@ def cell(text: str) -> str:
     """Text that no spreadsheet takes for a formula, wherever its country's separator may cut it."""
     text = AFTER.sub(r"\1'", text)
     return f"'{text}" if unicodedata.normalize("NFKC", text[:1]) in FORMULA else text
+
+
+def plain(text: str) -> str:
+    """A text as it was before `cell` made it none of a formula."""
+    return text[1:] if text.startswith("'") and text[1:2] in FORMULA else text
 
 
 def folded(text: str) -> str:
@@ -188,14 +194,27 @@ class Sheet:
     def _listed(self, rows: Iterable[int]) -> str:
         return ", ".join(f"{self.name(row)} (line {row + 1})" for row in sorted(rows)[:5])
 
-    def fill(self, row: int, points: float, comment: str) -> None:
-        """Write one student's points, with the sheet's own decimal sign, and the comment where it has a column."""
+    def fill(self, row: int, points: float, comment: str, overwrite: bool = False) -> str:
+        """Write one student's points, with the sheet's own decimal sign, and the comment where it has a column.
+
+        Returns the other points that stand there already: without `overwrite`, they stay.
+        """
+        older = self.value(row, self.column).strip()
+        if not overwrite and older not in ("", "-") and amount(older) != round(points, 5):
+            return older
         line = self.rows[row]
         comments = self.columns(COMMENTS)[:1]
         line += [""] * (max([self.column, *comments]) + 1 - len(line))
         line[self.column] = f"{points:g}".replace(".", "," if self._comma() else ".")
         for column in comments:
             line[column] = comment
+        return ""
+
+    def maximum(self) -> float | None:
+        """The most points that the platform gives for it, if the sheet says so: in a column, or in a row of Canvas."""
+        said = [self.value(row, column) for column in self.columns(MAXIMA) for row in self.students()[:1]]
+        said += [row[self.column] for row in self.rows[self.first + 1 :] if folded("".join(row[:1])) == NO_STUDENTS[1]]
+        return amount(said[0]) if said else None
 
     def _comma(self) -> bool:
         cells = [one.strip() for row in self.rows[self.first + 1 :] for one in row]
@@ -214,6 +233,14 @@ class Sheet:
             part.write_bytes(self.bom + (self.opening + text.getvalue()).encode(self.encoding, "replace"))
 
 
+def amount(text: str) -> float | None:
+    """The number in a cell, with either decimal sign; None if there is none."""
+    try:
+        return float(text.strip(" %").replace(",", "."))
+    except ValueError:
+        return None
+
+
 def ids(one: Submission) -> set[str]:
     """The numbers and logins of a submission that may stand in a sheet."""
     said = one.also if one.platform in ("Brightspace", "ILIAS") else (one.identifier, *one.also)
@@ -227,14 +254,8 @@ def read(path: Path, column: str | None, key: str | None = None) -> Sheet:
         none of POINTS), or none that says who is who.
     """
     text, encoding, bom = _decoded(path)
-    opening = next(iter(re.findall(r"\A\"?sep=.\"?\r?\n", text, re.IGNORECASE)), "")
-    text = text.removeprefix(opening)
-    ending = "\n" if re.match(r"[^\r\n]*\n", text) else "\r\n"
-    try:
-        delimiter = opening.strip('"\r\n')[-1:] or _delimiter(text)
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
-    except csv.Error as error:
-        raise ValueError(f"{path} is no table that can be read ({error}): export it again as CSV") from None
+    rows, delimiter, opening = _rows(text, path)
+    ending = "\n" if re.match(r"[^\r\n]*\n", text.removeprefix(opening)) else "\r\n"
     heads = [column] if column is not None else list(POINTS)
     first = next((n for n, row in enumerate(rows[:10]) if _places(row, heads)), None)
     if first is None:
@@ -247,11 +268,39 @@ def read(path: Path, column: str | None, key: str | None = None) -> Sheet:
     if key is not None:
         named = _places(rows[first], [key])
         if len(named) != 1:
-            raise ValueError(f"{path} has {len(named)} columns {key!r}: name one of {rows[first]} by --key")
+            raise ValueError(f"{path} has {len(named)} columns {key!r}: name one of {rows[first]} by --id-column")
         sheet.key = named[0]
     elif not sheet.columns((*NUMBERS, *NAMES, *FIRST, *LAST)):
-        raise ValueError(f"{path} says in none of its columns who is who: name one of {rows[first]} by --key")
+        raise ValueError(f"{path} says in none of its columns who is who: name one of {rows[first]} by --id-column")
     return sheet
+
+
+def table(path: Path, heads: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+    """The lines of a small table with these heads, as any spreadsheet saves it, each with its number.
+
+    Raises: ValueError if it has others.
+    """
+    rows, _, _ = _rows(_decoded(path)[0], path)
+    places = {head: _places(rows[0] if rows else [], [head]) for head in heads}
+    for head, found in places.items():
+        if len(found) != 1:
+            raise ValueError(f"{path} has {len(found)} columns {head!r}: its first line must be {','.join(heads)}")
+    return [
+        (n, {head: plain(row[at] if at < len(row) else "").strip() for head, [at] in places.items()})
+        for n, row in enumerate(rows[1:], 2)
+        if any(map(str.strip, row))
+    ]
+
+
+def _rows(text: str, path: Path) -> tuple[list[list[str]], str, str]:
+    """The rows of a table, what stands between its cells, and Excel's line sep=; above it."""
+    opening = next(iter(re.findall(r"\A\"?sep=.\"?\r?\n", text, re.IGNORECASE)), "")
+    text = text.removeprefix(opening)
+    try:
+        delimiter = opening.strip('"\r\n')[-1:] or _delimiter(text)
+        return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)), delimiter, opening
+    except csv.Error as error:
+        raise ValueError(f"{path} is no table that can be read ({error}): export it again as CSV") from None
 
 
 def _places(row: list[str], names: list[str]) -> list[int]:

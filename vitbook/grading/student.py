@@ -8,7 +8,6 @@ import os
 import re
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import threading
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,11 +25,10 @@ from typing import Any
 import cloudpickle
 import torch
 
-from vitbook import exercises
 from vitbook.exercises import engine
 from vitbook.grading import disguise, sandbox, wire
 from vitbook.grading._child import CALL
-from vitbook.grading.notebook import unreadable
+from vitbook.grading.notebook import UNREAD, unreadable
 
 SECONDS = 30.0  # by the clock, for all calls of one exercise; three times as many for all cells of a notebook
 START = 120.0  # seconds by the clock until the first cell runs, on a machine that is busy
@@ -70,6 +68,7 @@ class Verdict:
     where: str = "outside"  # "inside": the verdict came from the student's own process
     suspect: str = ""  # why a person should look at it
     answers: bool = True  # False: nothing was there to judge, so that another notebook's answer may count
+    share: float = 0.0  # of a wrong answer, which part is right
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sentence", readable(self.sentence))
@@ -79,6 +78,10 @@ class Verdict:
     @property
     def empty(self) -> bool:
         return bool(re.match(r"\S+: not done yet\.", self.sentence))
+
+    @property
+    def unread(self) -> bool:
+        return self.sentence.startswith(UNREAD)
 
 
 def readable(text: str) -> str:
@@ -138,18 +141,18 @@ class Student:
         notebook: Path,
         plan: dict[str, Any],
         inside: bool = False,
-        course: Path | None = None,
+        own: bytes = b"",
     ):
         self.way, self.pending, self.reason, self.machine = way, False, "", ""
         self.at, self.errors, self.answers, self.alike = [0, 0], [], set(), {}
         self.box, self.ended = sandbox.Box(), threading.Event()
         self.watch = threading.Thread(target=self.look, daemon=True)
         try:
-            # Copies, in a folder that nobody else may enter: the notebook's own path would tell whose it is.
-            sources = [notebook, course] if inside and course else [notebook]
-            copies = [self.box.folder / name for name in ("notebook.ipynb", "course.py")[: len(sources)]]
-            for source, copy in zip(sources, copies, strict=True):
-                shutil.copyfile(source, copy)
+            # A copy, in a folder that nobody else may enter: the notebook's own path would tell whose it is.
+            given = {"notebook.ipynb": notebook.read_bytes()} | ({"exercises.pickle": own} if own else {})
+            copies = [self.box.folder / name for name in given]
+            for copy, content in zip(copies, given.values(), strict=True):
+                copy.write_bytes(content)
                 copy.chmod(0o444)
             where = "inside" if inside else "outside"
             arguments = ["-m", "vitbook.grading._child", copies[0], json.dumps(plan), where, *copies[1:]]
@@ -327,6 +330,18 @@ def inside(number: str) -> bool:
     return engine.EXERCISES[number].runs == "inside"
 
 
+def of_teacher(numbers: Collection[str]) -> bytes:
+    """A teacher's exercises that are judged inside, and nothing else of their file; what is the package's is there."""
+    ours = [module for name, module in sys.modules.items() if name.startswith("vitbook.exercises")]
+    for module in ours:
+        cloudpickle.unregister_pickle_by_value(module)
+    try:
+        return cloudpickle.dumps({number: engine.EXERCISES[number] for number in numbers}) if numbers else b""
+    finally:
+        for module in ours:
+            cloudpickle.register_pickle_by_value(module)
+
+
 def patience(numbers: Sequence[str], seconds: float) -> float:
     """Seconds by the clock for a notebook that is slow everywhere and has to be run once more; no more than that."""
     insides = {inside(n) for n in numbers}
@@ -337,7 +352,6 @@ def judge(
     way: str,
     notebook: Path,
     numbers: Sequence[str],
-    course: Path | None = None,
     seconds: float = SECONDS,
     last: float | None = None,
 ) -> dict[str, Verdict]:
@@ -353,8 +367,8 @@ def judge(
     verdicts: dict[str, Verdict] = {}
     for within in (False, True):
         if mine := [n for n in numbers if inside(n) == within]:
-            own = course if within and COURSE.intersection(mine) else None  # else nobody in there may read it
-            start = partial(Student, way, notebook, inside=within, course=own)
+            own = of_teacher(COURSE.intersection(mine)) if within else b""
+            start = partial(Student, way, notebook, inside=within, own=own)
             verdicts |= Sitting(start, mine, "inside" if within else "outside", seconds, last).held()
     return {n: verdicts[n] for n in numbers}
 
@@ -450,12 +464,20 @@ def _suspected(verdict: Verdict, *look: str) -> Verdict:
 
 def _inside(student: Student, number: str, until: float) -> Verdict:
     reply, _ = student.ask(number, (), until)
-    suspect = "" if reply.get("sound") is True else "the check called a wrong answer right in this process"
-    return Verdict(reply.get("right") is True and not suspect, text(reply, "said"), "inside", suspect)
+    sound, share = reply.get("sound") is True, reply.get("share")
+    suspect = "" if sound else "the check called a wrong answer right in this process"
+    share = share if sound and type(share) is float and 0 < share < 1 else 0.0
+    return Verdict(
+        sound and reply.get("right") is True, _told(number, text(reply, "said")), "inside", suspect, share=share
+    )
 
 
 def _outside(student: Student, number: str, until: float) -> Verdict:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), in_time(until + GRACE):
-        right = exercises.check(number, proxy(student, number, until))
-    return Verdict(right, said.getvalue())
+    with contextlib.redirect_stdout(io.StringIO()), in_time(until + GRACE):
+        right, said, share = engine.judged(engine.EXERCISES[number], proxy(student, number, until))
+    return Verdict(right, _told(number, said), share=share)
+
+
+def _told(number: str, said: str) -> str:
+    """What a check says; without the hint to a hint that a student cannot get."""
+    return said.replace(f'Hint: check("{number}", hint=1).', "") if number in COURSE else said

@@ -3,7 +3,8 @@
 import tempfile
 import unicodedata
 import zipfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,26 +51,68 @@ class Found:
 
 @contextmanager
 def submissions(
-    source: Path, alone: bool = False, but: Path | None = None, notes: list[str] | None = None
+    source: Path,
+    alone: bool = False,
+    but: Path | None = None,
+    notes: list[str] | None = None,
+    listed: Sequence[tuple[str, str]] | None = None,
 ) -> Iterator[list[Submission]]:
     """Give the submissions in a folder or a zip; what comes out of a zip is deleted afterwards.
 
     With alone=True all files are one student's, as Gradescope has it; the
-    folder `but` is left out. What a teacher should know of how they were found is added to notes.
+    folder `but` is left out; listed, pairs of a student and a file, says whose a file is in place of the names.
+    What a teacher should know of how they were found is added to notes.
     Raises: FileNotFoundError if there is no such folder or zip; ValueError if nothing was handed in.
     """
     notes = [] if notes is None else notes
-    if source.is_dir():
-        found = _in_folder(source, but)
+    with _files(source, but) as found:
         if alone:
             yield [_one(Owner("submission", "submission"), found, Layout(0))]
+        elif listed is not None:
+            yield _as_listed(found, listed, source, notes)
         else:
             yield _grouped(found, source, notes)
+
+
+@contextmanager
+def _files(source: Path, but: Path | None = None) -> Iterator[list[Found]]:
+    """All that was handed in. Raises: FileNotFoundError if there is no such folder or zip."""
+    if source.is_dir():
+        yield _in_folder(source, but)
     elif source.is_file():
         with tempfile.TemporaryDirectory(prefix="vitnb-") as folder:
-            yield _grouped(_in_zip(source, Path(folder)), source, notes)
+            yield _in_zip(source, Path(folder))
     else:
         raise FileNotFoundError(f"{source} is neither a folder nor a file: use a folder of notebooks or a zip")
+
+
+def whose(source: Path) -> list[tuple[str, str]]:
+    """Whose each notebook in a folder or a zip seems to be: pairs of a student and the notebook's path in there."""
+    with _files(source) as found:
+        students = _owned(found)[0].values()
+        names = Counter(owner.name for owner, _ in students)
+        return [
+            (_name(owner.name if names[owner.name] == 1 else owner.identifier), str(one.path))
+            for owner, files in students
+            for one in files
+            if is_notebook(one.path)
+        ]
+
+
+def _as_listed(
+    found: list[Found], listed: Sequence[tuple[str, str]], source: Path, notes: list[str]
+) -> list[Submission]:
+    """Raises: ValueError for a file that is not there."""
+    files = {str(one.path): one for one in found}
+    if missing := [file for _, file in listed if file not in files]:
+        raise ValueError(f"{source} has no file {missing[0]!r}: correct the table of students, or the folder")
+    rest = {name for name, one in files.items() if is_notebook(one.path)}.difference(file for _, file in listed)
+    if rest:
+        notes.append(f"In no row of the table of students ({len(rest)}): {', '.join(sorted(rest))}")
+    students: dict[str, list[Found]] = {}
+    for student, file in listed:
+        students.setdefault(_name(student), []).append(files[file])
+    return [_one(Owner(name, name), mine, Layout(0)) for name, mine in students.items()]
 
 
 def is_notebook(path: PurePosixPath) -> bool:
@@ -162,20 +205,22 @@ def _changed(entry: zipfile.ZipInfo) -> float:
 
 
 def _grouped(found: list[Found], source: Path, notes: list[str]) -> list[Submission]:
-    named = [one.path for one in found if one.path != NAMELESS]
-    found_in = layout(named)
-    notes += filter(None, [found_in.note(named)])
-    students: dict[tuple[str, str], list[Found]] = {}
-    owners: dict[tuple[str, str], Owner] = {}
+    students, found_in = _owned(found)
+    notes += filter(None, [found_in.note([one.path for one in found if one.path != NAMELESS])])
+    if not any(is_notebook(one.path) for _, files in students.values() for one in files):
+        raise ValueError(f"{source} holds no notebook (*.ipynb)")
+    return [_one(owner, files, found_in) for owner, files in students.values()]
+
+
+def _owned(found: list[Found]) -> tuple[dict[tuple[str, str], tuple[Owner, list[Found]]], Layout]:
+    """The students, each with the files that by their names are that student's, and how these lie."""
+    found_in = layout([one.path for one in found if one.path != NAMELESS])
+    students: dict[tuple[str, str], tuple[Owner, list[Found]]] = {}
     for one in sorted(found, key=lambda one: str(one.path)):
         owner = Owner(str(NAMELESS), str(NAMELESS)) if one.path == NAMELESS else found_in.owner(one.path)
         if owner is not None:
-            key = _name(owner.name), _name(owner.identifier)
-            owners.setdefault(key, owner)
-            students.setdefault(key, []).append(one)
-    if not any(is_notebook(one.path) for files in students.values() for one in files):
-        raise ValueError(f"{source} holds no notebook (*.ipynb)")
-    return [_one(owners[key], files, found_in) for key, files in students.items()]
+            students.setdefault((_name(owner.name), _name(owner.identifier)), (owner, []))[1].append(one)
+    return students, found_in
 
 
 def _name(text: str) -> str:
