@@ -445,7 +445,7 @@ PLACES = {
     "3: attention over the batch, a batch of one": [f"{H}: nn.MultiheadAttention(D, h)", f"{H}: for n in (1, 2)"],
     "3: parameters made in forward": [f"{CLS}: class MadeInForward"],
     "3: one token for each place in the batch": ["exercise: 7.4"],
-    "3: softmax in the model, never trained": [f"{T}: softmax", f"{T}: floor", f"{T}: few[:16]"],
+    "3: softmax in the model, never trained": [f"{T}: softmax", f"{T}: floor", f"{T}: train_images[:16]"],
     "3: ReLU for GELU": [f"{B}: relu", f"{B}: class NormaliseThenAdd"],
     "3: 768 because 16 * 16 * 3": [f"{V}: for p in (14, 16, 32)"],
     "4: cls last, read first": [f"{CLS}: class LastReadFirst"],
