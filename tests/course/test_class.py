@@ -477,3 +477,9 @@ def test_nobody_is_given_a_hint_to_a_hint_that_cannot_be_had(way, registered, tm
     said = student.judge(way, store(tmp_path / "one.ipynb", "def fits(side): return False"), ["c.3"])["c.3"]
     assert said.sentence.endswith("Think about the remainder.") and "hint" not in said.sentence
     assert said.share == 0
+
+
+def test_what_happened_before_an_answer_is_one_sentence(way, tmp_path):
+    said = student.judge(way, store(tmp_path / "one.ipynb", "import os", "os._exit(1)"), ["3.2"])["3.2"].sentence
+    assert said.startswith("3.2: not done yet. Before it, cell 3 did not run") and said.endswith("there is."), said
+    assert not said.endswith("..")

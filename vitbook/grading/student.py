@@ -416,7 +416,7 @@ class Sitting:
             if number in student.answers and (number not in self.said or self.past[number] > TRIES):
                 self.judge(student, number)
         self.missing = "; ".join(one for one in student.errors if "ModuleNotFoundError" in one)
-        broken = "".join(f" Before it, {one}." for one in [*self.happened, *student.errors][:1])
+        broken = "".join(f" Before it, {one.rstrip('.')}." for one in [*self.happened, *student.errors][:1])
         for number in self.numbers:
             other = text(student.alike, number)[:100]
             name = engine.EXERCISES[number].signature.split("(")[0]
