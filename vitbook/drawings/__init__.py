@@ -23,7 +23,7 @@ The drawings, with what they need:
     attention(q, k, v, row=1)       q k^T, scaled, softmax, mix of v, with every number
     simple_attention(x, row=1)      the same with nothing learned: x x^T, softmax, mix of x
     heads()                         split D into h heads, attend, merge
-    split()                         the right split of the heads beside the wrong one
+    split(by_hand=False)            the right split of the heads beside the wrong one; by hand with each head's mean
     layer_norm(x, row=0)            which numbers a LayerNorm takes together, beside the bug that takes all
     block()                         the pre-norm block, and what each of its parts is for
     blocks()                        pre-norm and post-norm, the residual stream as a thick line

@@ -36,6 +36,7 @@ ALL = {
     "position_heatmap": drawings.position_heatmap,
     "heads": drawings.heads,
     "split": drawings.split,
+    "split by hand": partial(drawings.split, by_hand=True),
     "layer_norm": lambda: drawings.layer_norm(EDGES, 3, ("background", "shaft", "sole", "heel")),
     "block": drawings.block,
     "blocks": drawings.blocks,
@@ -215,6 +216,16 @@ def test_the_right_split_keeps_every_token_in_every_head():
     right = x.view(3, 2, 2).transpose(0, 1).flatten().tolist()  # (h, T, d)
     wrong = x.view(2, 3, 2).flatten().tolist()
     assert list(map(int, words)) == [*range(12), *right, *wrong]
+
+
+def test_the_split_by_hand_has_the_mean_of_each_head():
+    x = torch.arange(12.0)
+    words = [int(word) for word in numbers(drawings.split(by_hand=True)) if word.isdigit()]
+    expected = [*range(12)]
+    for heads in (x.view(3, 2, 2).transpose(0, 1), x.view(2, 3, 2)):  # (h, T, d)
+        for head in heads:
+            expected += [*map(int, head.flatten()), *map(int, head.mean(0))]
+    assert words == expected
 
 
 def test_every_part_of_the_map_leads_to_its_chapter():
