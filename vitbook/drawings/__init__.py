@@ -27,6 +27,7 @@ The drawings, with what they need:
     attention(q, k, v, row=1)       q k^T, scaled, softmax, mix of v, with every number
     simple_attention(x, row=1)      the same with nothing learned: x x^T, softmax, mix of x
     heads()                         split D into h heads, attend, merge
+    split(by_hand=False)            the right split of the heads beside the wrong one; by hand with each head's mean
     layer_norm(x, row=0)            which numbers a LayerNorm takes together, beside the bug that takes all
     block()                         the pre-norm block, and what each of its parts is for
     blocks()                        pre-norm and post-norm, the residual stream as a thick line
@@ -54,7 +55,7 @@ from vitbook.drawings._sheet import Drawing, Sheet, in_page
 from vitbook.drawings.attending import attention, simple_attention
 from vitbook.drawings.cutting import patch_order, patch_projection
 from vitbook.drawings.embedding import patch_to_token, position_heatmap
-from vitbook.drawings.heads import heads
+from vitbook.drawings.heads import heads, split
 from vitbook.drawings.language import legend
 from vitbook.drawings.map import PARTS, whole_model
 from vitbook.drawings.norms import layer_norm
@@ -82,6 +83,7 @@ __all__ = [
     "patch_to_token",
     "position_heatmap",
     "simple_attention",
+    "split",
     "training_loop",
     "two_orders",
     "whole_model",

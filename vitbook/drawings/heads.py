@@ -1,5 +1,7 @@
 """Several heads: how the width is split among them."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -121,3 +123,111 @@ def _heads_narrow(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet.text(172, box.bottom + 46, "(B, T, D)", "soft", 11, mono=True)
     sheet.height = box.bottom + 66
     return sheet
+
+
+def split(by_hand: bool = False) -> Drawing:
+    """Draw the right split of the features among heads beside the wrong one, a view alone, with numbers to follow.
+
+    by_hand: the code has the sizes of these three tokens instead of letters, and
+        below each head stands the mean of its rows.
+    """
+    right, wrong = splits()
+    (good, then), (bad, _) = _codes(by_hand)
+    alt = (
+        "Three tokens of four features, numbered 0 to 11, go to two heads of two features. Right, "
+        f"{good}{then}: head 0 gets {_said(right[0])}, the first two features "
+        f"of every token. Wrong, "
+        f"{bad} alone: head 0 gets {_said(wrong[0])}, so its rows are halves of tokens "
+        f"0, 0 and 1, and token "
+        "2 is missing. Both have the same shape."
+    )
+    if by_hand:
+        means = (_said(values[0].mean(0, keepdim=True)) for values in (right, wrong))
+        alt += " The mean of head 0 is {} in the right split and {} in the wrong one.".format(*means)
+    return Drawing(alt, partial(_split, by_hand=by_hand))
+
+
+def _codes(by_hand: bool) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The code of the right split and of the wrong one, two lines each."""
+    if by_hand:
+        return ("view(3, 2, 2)", ".transpose(0, 1)"), ("view(2, 3, 2)", "alone")
+    return ("view(B, T, h, d)", ".transpose(1, 2)"), ("view(B, h, T, d)", "alone")
+
+
+def splits() -> tuple[Tensor, Tensor]:
+    """The numbers of split: (h, T, d) by view and transpose, and by view alone."""
+    x = torch.arange(12.0).view(1, 3, 4)  # (B, T, D)
+    return x.view(1, 3, 2, 2).transpose(1, 2)[0], x.view(1, 2, 3, 2)[0]
+
+
+def _said(head: Tensor) -> str:
+    return ", ".join(" and ".join(f"{v:.0f}" for v in row) for row in head.tolist())
+
+
+def _split(wide: bool, by_hand: bool) -> Sheet:
+    more = 46 if by_hand else 0  # for the means below a head
+    sheet = Sheet(720 if wide else 344, (310 if wide else 510) + 2 * more)
+    w, h = (36, 30) if wide else (34, 28)
+    x = 24 if wide else 172 - 2 * w + 24
+    y = 112 + more if wide else 52
+    source = _numbered(sheet, x + 52 if wide else x, y, torch.arange(12.0).view(3, 4), w, h)
+    sheet.text(source.cx, y - 30, "tokens", "token", 14, weight=700)
+    sheet.text(source.cx, y - 13, "(3, 4)" if by_hand else "(T, D) = (3, 4)", "soft", 12 if wide else 11, mono=True)
+    for i in range(3):
+        sheet.text(source.x - 8, source.y + (i + 0.5) * h, f"token {i}", "soft", 12 if wide else 11, "end")
+    for number, (values, words) in enumerate(zip(splits(), _codes(by_hand), strict=True)):
+        good = number == 0
+        left, top = (400, 48 + (146 + more) * number) if wide else (112, 236 + (166 + more) * number)
+        for head in range(2):
+            place = _numbered(sheet, left + head * (2 * w + 34), top, values[head], w, h)
+            sheet.text(place.cx, top - 13, f"head {head}", "soft", 12 if wide else 11)
+            if by_hand:
+                _means(sheet, place, values[head], h)
+        if by_hand:
+            sheet.text(left - 8, top + 3.5 * h + 10, "mean", "soft", 12 if wide else 11, "end")
+        mark = "M-7 0l5 6l9 -13" if good else "M-6 -6l12 12M6 -6l-12 12"
+        tone = "value" if good else "mark"
+        if wide:
+            middle = top + 1.5 * h
+            sheet.arrow((source.right + 12, source.cy + (14 if number else -14)), (left - 14, middle), colour=tone)
+            x0 = left + 4 * w + 34 + 22
+            sheet.path(_shifted(mark, x0 + 6, middle - 22), tone, 3, cap="round")
+            sheet.text(x0 + 22, middle - 22, "right" if good else "wrong", tone, 14, "start", 700)
+            sheet.lines(x0, middle + 10, words, 11, anchor="start", mono=True)
+        else:
+            sheet.path(_shifted(mark, 30, top + 16), tone, 3, cap="round")
+            sheet.text(44, top + 16, "right" if good else "wrong", tone, 14, "start", 700)
+            sheet.text(112, top - 34, "".join(words) if good else " ".join(words), size=11, anchor="start", mono=True)
+    return sheet
+
+
+def _means(sheet: Sheet, place: Place, values: Tensor, h: float) -> None:
+    """The mean of a head's rows, below them."""
+    w = place.w / values.shape[1]
+    for j, mean in enumerate(values.mean(0).tolist()):
+        spot = sheet.rect(Place(place.x + j * w, place.bottom + 10, w, h), "paper", "token", width=1.5)
+        sheet.text(spot.cx, spot.cy, f"{mean:.0f}", size=13, weight=700)
+
+
+def _shifted(path: str, x: float, y: float) -> str:
+    """A mark's path, its relative moves begun at (x, y)."""
+    pieces = path[1:].split("M")
+    moved = []
+    for piece in pieces:
+        first, *rest = piece.split("l")
+        a, b = map(float, first.split())
+        moved.append("M" + f"{x + a:g} {y + b:g}" + "".join("l" + r for r in rest))
+    return "".join(moved)
+
+
+def _numbered(sheet: Sheet, x: float, y: float, values: Tensor, w: float, h: float) -> Place:
+    """Numbers 0 to 11 in cells whose shade and side band tell from which token each came."""
+    R, C = values.shape
+    place = Place(x, y, C * w, R * h)
+    for i, row in enumerate(values.tolist()):
+        for j, value in enumerate(row):
+            token = int(value) // 4
+            spot = sheet.rect(Place(x + j * w, y + i * h, w, h), f"token-{(1, 4, 8)[token]}", "line", width=1)
+            sheet.text(spot.cx, spot.cy, f"{value:.0f}", size=13)
+    sheet.rect(place, None, "token", rx=2, width=2)
+    return place

@@ -38,9 +38,6 @@ def names(tree: ast.AST) -> tuple[set[str], set[str]]:
     return read, bound | {(one.asname or one.name).split(".")[0] for found in aliases for one in found}
 
 
-STILL_MISSING = {("00-it-trains-is-it-right", "combinations")}
-
-
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_folded_solution_needs_nothing_from_another_one(name):
     """That of exercise 12.5 once needed what stood in the solution of 12.4."""
@@ -51,7 +48,7 @@ def test_a_folded_solution_needs_nothing_from_another_one(name):
     assert folded
     for code in folded:
         read, bound = names(ast.parse(code))
-        assert {(name, one) for one in read - bound - known} <= STILL_MISSING
+        assert read - bound - known == set()
 
 
 @pytest.mark.parametrize("name", CHAPTERS)

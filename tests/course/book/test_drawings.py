@@ -43,6 +43,8 @@ ALL = {
     "position_heatmap": drawings.position_heatmap,
     "two_orders": lambda: drawings.two_orders(V, MUDDLED, PLACES, EDGED),
     "heads": drawings.heads,
+    "split": drawings.split,
+    "split by hand": partial(drawings.split, by_hand=True),
     "layer_norm": lambda: drawings.layer_norm(EDGES, 3, ("background", "shaft", "sole", "heel")),
     "block": drawings.block,
     "blocks": drawings.blocks,
@@ -281,6 +283,24 @@ def test_two_orders_have_the_same_means_until_a_non_linearity():
 def test_two_orders_refuse_with_words(tokens, order, names, message):
     with pytest.raises(ValueError, match=message):
         drawings.two_orders(tokens, order, PLACES, names)
+
+
+def test_the_right_split_keeps_every_token_in_every_head():
+    x = torch.arange(12)
+    words = [word for word in numbers(drawings.split()) if word.isdigit()]
+    right = x.view(3, 2, 2).transpose(0, 1).flatten().tolist()  # (h, T, d)
+    wrong = x.view(2, 3, 2).flatten().tolist()
+    assert list(map(int, words)) == [*range(12), *right, *wrong]
+
+
+def test_the_split_by_hand_has_the_mean_of_each_head():
+    x = torch.arange(12.0)
+    words = [int(word) for word in numbers(drawings.split(by_hand=True)) if word.isdigit()]
+    expected = [*range(12)]
+    for heads in (x.view(3, 2, 2).transpose(0, 1), x.view(2, 3, 2)):  # (h, T, d)
+        for head in heads:
+            expected += [*map(int, head.flatten()), *map(int, head.mean(0))]
+    assert words == expected
 
 
 def test_every_part_of_the_map_leads_to_its_chapter():
