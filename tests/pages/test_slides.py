@@ -294,6 +294,8 @@ def answers(figure):
     before = shown()
     for control in controls(figure).all():
         control.click()
+        if control.get_attribute("type") == "range":
+            control.press("End")  # the knob may have stood where the click was
         if shown() != before:
             return True
     return False
