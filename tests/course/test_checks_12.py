@@ -1,6 +1,8 @@
 """The exercises of chapter 12: right answers however they are written, and wrong ones that no check declares."""
 
 import copy
+import re
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from torch.nn import functional as F
 
 from tests.course.answers import RIGHT, WRONG, remade, right, solution, wrong
 from vitbook import faults
+from vitbook.exercises.chapter_12 import IN_A_MODEL
 from vitbook.faults import _published
 from vitnb import MultiHeadAttention, ViT
 from vitnb.vit import count_parameters
@@ -405,3 +408,10 @@ WRONG["12.5"] |= {
     "with post-norm blocks. What you ask for must hold wherever the norms": lambda: [silent_branches_leave_the_stream],
     "expected True or False, got 1": lambda: [lambda model: 1],
 }
+
+
+def test_the_chapter_says_how_many_faults_the_check_has():
+    """It once said 90, beside a verdict on 96."""
+    text = (Path(__file__).parents[2] / "book" / "12-bug-clinic.ipynb").read_text()
+    assert {int(n) for n in re.findall(r"all (\d+) bugs that can stand in a model", text)} == {len(IN_A_MODEL)}
+    assert {int(n) for n in re.findall(r"how many of the (\d+) survive", text)} == {len(IN_A_MODEL)}
