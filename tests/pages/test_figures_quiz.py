@@ -263,5 +263,5 @@ def test_every_measured_number_of_the_feedback_stands_in_its_chapter(number, pat
     for question in QUIZZES[number]:
         for feedback in question.answers.values():
             for value in re.findall(r"\d[\d,]*\.\d+|\d[\d,]*(?= %)|\d{2,3}(?= points)", feedback):
-                there = re.search(rf"(?<![\d.]){re.escape(value)}(?!\d)", words)
+                there = re.search(rf"(?<![\d.]){re.escape(value)}(?!\d)", f"{words}\n{question.text}")
                 assert there or (f"{value} million" in feedback and value in millions), (value, feedback)
