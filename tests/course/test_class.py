@@ -77,7 +77,7 @@ def kept_in(out: Path) -> int:
 
 
 def grades_in_a_process(source: Path, out: Path, until: int) -> None:
-    """As the command does, but its processes begin as copies of this one, and wait when so many lines are there."""
+    """As the command does, but its processes begin as copies of this one, and wait when `until` lines are there."""
 
     def judge(way, path, numbers, *more):
         while kept_in(out) >= until:
