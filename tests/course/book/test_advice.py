@@ -54,6 +54,11 @@ def small(**changes) -> ViT:
     return ViT(ViTConfig(**{"img_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2} | changes))
 
 
+def own(method: str) -> type[ViT]:
+    """A ViT with a method of its own, which does what the one that it overrides does."""
+    return type("Own", (ViT,), {method: lambda *given: getattr(ViT, method)(*given)})
+
+
 def tv(**options) -> nn.Module:
     return torchvision.models.VisionTransformer(**(SIZES | options))
 
@@ -273,6 +278,7 @@ ROWS = [
     ("fit(small(num_classes=2), D, Recipe(1, 2, lr_by_part={part: 1e-3}))", "part", "'tail'", "'head'"),
     ("Recipe(lr_by_part=parts)", "parts", "3"),
     ("fit(small(num_classes=2), D, Recipe(1, 2), callbacks)", "callbacks", "print"),
+    ("kind(small().config).forward_intermediates(torch.zeros(1, 1, 8, 8))", "kind", "own('embed')", "own('_in_order')"),
     ("weights.save(model, FOLDER / 'saved')", "model", "small().to('meta')"),
     ("data.folder(path, 8)", "path", "3", "photos('a', 'b')"),
     ("data.folder(photos('a', 'b'), 8, in_chans)", "in_chans", "4"),
