@@ -270,7 +270,7 @@ def test_chapters_import_nothing_that_the_room_lacks():
     """All that chapters import is the two packages, what they require, or of Python itself."""
     project = tomllib.loads((OWN / "pyproject.toml").read_text())["project"]
     required = [*project["dependencies"], *project["optional-dependencies"]["book"]]
-    named = {one.split(">")[0] for one in required} | {"vitnb", "vitbook", "scipy"}  # scikit-learn brings SciPy
+    named = {one.split(">")[0] for one in required} | {"vitnb", "vitbook", "sklearn", "scipy"}  # of scikit-learn
     paths = [path for path in (OWN / "book").rglob("*.ipynb") if path.stem not in room.LEFT_OUT]
     assert len(paths) > 20
     for path in paths:
