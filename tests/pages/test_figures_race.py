@@ -1,19 +1,14 @@
 """TrainRace: in Python, and in a page where two models learn, with no network, by mouse, key and touch."""
 
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
-from ipywidgets.embed import dependency_state, embed_data
 from playwright.sync_api import Locator, expect
 
-from pages import live_figures
-from tests.conftest import ROOT, served
+from tests.conftest import served
+from tests.pages import small_book
 from tests.pages.driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, assert_survives, read_line
 from vitbook import faults
 from vitbook.figures import TrainRace
@@ -28,30 +23,10 @@ STEPS = 40
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small book of races: of 40 steps, of 400, and one with a choice of images."""
-    folder = tmp_path_factory.mktemp("races")
-    for part in ("pages", "book/assets"):
-        shutil.copytree(ROOT / part, folder / part)
-    shutil.copy(ROOT / "_config.yml", folder)
-    (folder / "book" / "references.bib").touch()
     races = {"short": TrainRace(steps=STEPS), "long": TrainRace()}
     if data.load("fashion_mnist").name == "fashion_mnist":
         races["both"] = TrainRace(["digits", "fashion_mnist"], steps=STEPS)
-    for name, race in races.items():
-        cell = nbformat.v4.new_code_cell("TrainRace()", execution_count=1)
-        view = {"model_id": race.model_id, "version_major": 2, "version_minor": 0}
-        shown = {live_figures.VIEW: view, **race._repr_mimebundle_()[0], "text/plain": repr(race)}
-        cell.outputs = [nbformat.v4.new_output("display_data", shown)]
-        state = embed_data(views=[race], state=dependency_state([race], drop_defaults=False))["manager_state"]
-        meta = {"language_info": {"name": "python"}, "widgets": {live_figures.STATE: state}}
-        cells = [nbformat.v4.new_markdown_cell("# A race"), cell]
-        notebook = nbformat.v4.new_notebook(metadata=meta, cells=cells)
-        nbformat.write(notebook, folder / "book" / f"{name}.ipynb")
-    others = "\n".join(f"- file: book/{name}" for name in races if name != "short")
-    (folder / "_toc.yml").write_text(f"format: jb-book\nroot: book/short\nchapters:\n{others}\n")
-    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return folder / "_build" / "html"
+    return small_book.build(tmp_path_factory.mktemp("races"), races)
 
 
 @pytest.fixture(scope="module")

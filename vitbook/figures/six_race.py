@@ -10,9 +10,9 @@ from matplotlib import pyplot as plt
 
 from vitbook.figures._base import Figure, module, style
 from vitbook.figures._train_data import CONFIGS, packed
-from vitbook.figures.train_race import MAX_STEPS
+from vitbook.figures.train_race import step_count
 from vitnb import plots
-from vitnb._validate import choice, positive_int
+from vitnb._validate import choice
 
 # Which of the models of book/results/six_curves.json is behind which letter, and what is said to whoever bets on it.
 SIX_CURVES = {
@@ -96,10 +96,7 @@ class SixRace(Figure):
 
     @traitlets.validate("steps")
     def _check_steps(self, proposal: dict[str, Any]) -> int:
-        value = positive_int("steps", proposal["value"])
-        if value > MAX_STEPS:
-            raise ValueError(f"steps must be at most {MAX_STEPS}, got {value}: use 400, for example")
-        return value
+        return step_count(proposal["value"])
 
 
 def _apart(ends: dict[str, float], least: float = 5.0) -> dict[str, float]:

@@ -144,10 +144,15 @@ class TrainRace(Figure):
 
     @traitlets.validate("steps")
     def _check_steps(self, proposal: dict[str, Any]) -> int:
-        value = positive_int("steps", proposal["value"])
-        if value > MAX_STEPS:
-            raise ValueError(f"steps must be at most {MAX_STEPS}, got {value}: use 400, for example")
-        return value
+        return step_count(proposal["value"])
+
+
+def step_count(value: object) -> int:
+    """How many steps a race takes; raises TypeError or ValueError for what is no such number."""
+    steps = positive_int("steps", value)
+    if steps > MAX_STEPS:
+        raise ValueError(f"steps must be at most {MAX_STEPS}, got {steps}: use 400, for example")
+    return steps
 
 
 def _change(name: str) -> dict[str, Any]:
