@@ -307,6 +307,17 @@ def test_models_that_do_not_fit_are_refused(convert, build, word):
         convert(build())
 
 
+def test_images_that_look_at_each_other_are_refused():
+    class Rolled(torchvision.models.VisionTransformer):
+        """Right for each image alone; in a batch it answers with the next one's logits."""
+
+        def forward(self, x):
+            return super().forward(x).roll(1, 0)
+
+    with pytest.raises(ValueError, match="its logits are off"):
+        from_torchvision(Rolled(32, 16, 1, 1, 8, 8))
+
+
 def test_a_saved_file_can_be_read_by_whom_any_new_file_can(tmp_path):
     ordinary = tmp_path / "ordinary"
     ordinary.touch()
