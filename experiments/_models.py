@@ -1,10 +1,12 @@
 """The models and recipes that several experiments share."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from vitbook import faults
 from vitnb import ViT, ViTConfig
 from vitnb.training import Recipe
 
@@ -136,3 +138,24 @@ def stack(depth: int, norm: str, change: str, seed: int) -> ViT:
 def changed(model: ViTConfig, recipe: Recipe, changes: dict) -> tuple[ViTConfig, Recipe]:
     """The model and the recipe with the changes that are theirs."""
     return tuple(replace(one, **{k: v for k, v in changes.items() if hasattr(one, k)}) for one in (model, recipe))
+
+
+def handwritten() -> dict:
+    from tests.model.handwritten.right import DEPARTS, RIGHT
+
+    return RIGHT | DEPARTS
+
+
+def in_a_model() -> list[str]:
+    names = []
+    for name in faults.FAULTS:
+        try:
+            faults.build(name, ViTConfig(depth=2))
+        except ValueError:  # no part of a model
+            continue
+        names.append(name)
+    return names
+
+
+def of_fault(name: str) -> Callable[[], ViT]:
+    return lambda: faults.build(name, ViTConfig(depth=2))

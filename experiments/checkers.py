@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments._experiment import Experiment
-from experiments.examined import handwritten, in_a_model, of_fault
+from experiments._models import handwritten, in_a_model, of_fault
 from vitbook import faults
 
 BATCH = 16

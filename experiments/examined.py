@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from experiments._experiment import Experiment
-from vitbook import faults
-from vitnb import ViT, ViTConfig, examine
+from experiments._models import handwritten, in_a_model, of_fault
+from vitnb import examine
 
 TINY, FEW = "vit_tiny_patch16_224", {"embed_dim": 64, "num_heads": 4}
 TIMM = [  # a name, and what is not as timm builds it
@@ -197,24 +197,3 @@ def libraries() -> list[tuple[str, Callable[[], nn.Module], tuple, int]]:
 
 def _told(name: str, changes: dict) -> str:
     return f"{name} | {', '.join(changes)}" if changes else name
-
-
-def handwritten() -> dict:
-    from tests.model.handwritten.right import DEPARTS, RIGHT
-
-    return RIGHT | DEPARTS
-
-
-def in_a_model() -> list[str]:
-    names = []
-    for name in faults.FAULTS:
-        try:
-            faults.build(name, ViTConfig(depth=2))
-        except ValueError:  # no part of a model
-            continue
-        names.append(name)
-    return names
-
-
-def of_fault(name: str) -> Callable[[], ViT]:
-    return lambda: faults.build(name, ViTConfig(depth=2))
