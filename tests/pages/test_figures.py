@@ -160,7 +160,7 @@ MARKS = """svgs => svgs.map(svg => {
 
 
 def assert_cuts(figure, name, p, row, column):
-    """The image cut right and by reshape alone, its token and what is marked are what torch says of the pixel."""
+    """The image cut right and by reshape alone, its patch and what is marked are what torch says of the pixel."""
     explorer = PatchExplorer()
     index = explorer.names.index(name)
     C, H, W = shape = explorer.shapes[index]
@@ -223,7 +223,7 @@ def test_patch_explorer_by_mouse_and_key(live, from_file):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Shift+ArrowLeft")
     expect(says).to_contain_text("row 1, column 79 belongs to patch 4")
-    # red of row 1, column 79: number 96 + 79 = 175 in storage, of tokens of 768 numbers
+    # red of row 1, column 79: number 96 + 79 = 175 in storage, of patches of 768 numbers
     expect(says).to_contain_text("red, green and blue land in patches 0, 12 and 24")
     assert_cuts(figure, "photograph", 16, 1, 79)
     drag(size, 0.7, 0)
