@@ -160,7 +160,7 @@ MARKS = """svgs => svgs.map(svg => {
 
 
 def assert_cuts(figure, name, p, row, column):
-    """The image cut right and by reshape alone, its token and what is marked are what torch says of the pixel."""
+    """The image cut right and by reshape alone, its patch and what is marked are what torch says of the pixel."""
     explorer = PatchExplorer()
     index = explorer.names.index(name)
     C, H, W = shape = explorer.shapes[index]
@@ -216,15 +216,15 @@ def test_patch_explorer_by_mouse_and_key(live, from_file):
     pad.scroll_into_view_if_needed()
     box = pad.bounding_box()
     page.mouse.move(box["x"] + box["width"] * 95.5 / 96, box["y"] + box["height"] * 0.5 / 96)  # the corner, top right
-    expect(says).to_contain_text("row 0, column 95 belongs to token 5 of 0 to 35, at places 15, 271 and 527 of its 768")
+    expect(says).to_contain_text("row 0, column 95 belongs to patch 5 of 0 to 35, at places 15, 271 and 527 of its 768")
     assert_cuts(figure, "photograph", 16, 0, 95)
     assert figure.locator(".vf-cut").first.locator("line").count() == 10
     pad.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Shift+ArrowLeft")
-    expect(says).to_contain_text("row 1, column 79 belongs to token 4")
-    # red of row 1, column 79: number 96 + 79 = 175 in storage, of tokens of 768 numbers
-    expect(says).to_contain_text("red, green and blue land in tokens 0, 12 and 24")
+    expect(says).to_contain_text("row 1, column 79 belongs to patch 4")
+    # red of row 1, column 79: number 96 + 79 = 175 in storage, of patches of 768 numbers
+    expect(says).to_contain_text("red, green and blue land in patches 0, 12 and 24")
     assert_cuts(figure, "photograph", 16, 1, 79)
     drag(size, 0.7, 0)
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 9,216 tokens"))
@@ -236,7 +236,7 @@ def test_patch_explorer_by_mouse_and_key(live, from_file):
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 2,304 tokens"))
     assert_cuts(figure, "photograph", 2, 1, 79)
     figure.get_by_label("gray").check()
-    expect(says).to_contain_text("its value lands in token")
+    expect(says).to_contain_text("its value lands in patch")
     assert_cuts(figure, "gray, narrow", 2, 38, 26)
     watch.assert_clean()
 
@@ -251,13 +251,13 @@ def test_patch_explorer_agrees_with_patchify(live):
         page.mouse.move(box["x"] + box["width"] * (column + 0.5) / 96, box["y"] + box["height"] * (row + 0.5) / 96)
         page.evaluate("new Promise(requestAnimationFrame)")
         text = says.inner_text()
-        token = int(re.search(r"token (\d+)", text)[1])
+        token = int(re.search(r"patch (\d+)", text)[1])
         places = [int(place) for place in re.search(r"places (\d+), (\d+) and (\d+)", text).groups()]
         marked = torch.zeros(1, 3, 96, 96, dtype=torch.uint8)
         marked[0, :, row, column] = 1
         assert patchify(marked, 16).nonzero().tolist() == [[0, token, place] for place in places]
         torn = marked.reshape(1, 36, 768).nonzero()[:, 1].tolist()
-        assert "tokens {}, {} and {}".format(*torn) in text
+        assert "patches {}, {} and {}".format(*torn) in text
 
 
 def test_patch_explorer_by_touch_on_a_phone(live):
@@ -265,7 +265,7 @@ def test_patch_explorer_by_touch_on_a_phone(live):
     size = figure.locator("input[type=range]")
     photograph(figure)
     touch(figure.locator(".vf-pad"), 0.1, 0.9)
-    expect(figure.get_by_role("status")).to_contain_text("row 86, column 9 belongs to token 30")
+    expect(figure.get_by_role("status")).to_contain_text("row 86, column 9 belongs to patch 30")
     assert_cuts(figure, "photograph", 16, 86, 9)
     touch(size, 0.98, 0.5)
     expect(size).to_have_attribute("aria-valuetext", re.compile(" 4 tokens"))

@@ -24,7 +24,7 @@ record = results.result("recipes")"""
 # The class: how it is made; what takes the key, the key; the trait that it changes, by how much;
 # what Python then sets, and the words that follow.
 FIGURES = {
-    "PatchExplorer": ("()", ".vf-pad", "ArrowDown", ("row", 1), "column = 27", "column 27 belongs to token 34"),
+    "PatchExplorer": ("()", ".vf-pad", "ArrowDown", ("row", 1), "column = 27", "column 27 belongs to patch 34"),
     "PositionExplorer": ("()", ".vf-pad", "ArrowDown", ("place", 4), "place = 6", "Place 6 of 0 to 15"),
     "LikenessExplorer": (
         "()",

@@ -1,4 +1,4 @@
-// PatchExplorer: from a pixel to its patch, its token and its place in the vector, beside a cut by reshape alone.
+// PatchExplorer: from a pixel to its patch and its place in the vector, beside a cut by reshape alone.
 import { paint } from "./kit/canvas.js";
 import { choice, pointable, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, s, sentence, soft } from "./kit/dom.js";
@@ -33,7 +33,7 @@ export function pixelOf([, , W], p, token, place) {
   return { c: Math.floor(place / (p * p)), row, column: (token % (W / p)) * p + (cell % p) };
 }
 
-/** The image that one sees if the tokens of reshape alone are taken for patches. */
+/** The image that one sees if the pieces of reshape alone are taken for patches. */
 export function scrambled(pixels, shape, p) {
   const [C, H, W] = shape;
   const result = new Uint8Array(pixels.length);
@@ -128,27 +128,27 @@ function build({ model, root, put }) {
     const cut = `${high} rows of ${wide} patches`;
     drawColumn(right, pixels, shape, p, n, [{ row, column }], places, [
       `${names[index]}, cut into ${cut}. Arrow keys choose a pixel: ${where}.`,
-      `Token ${n} as a square: a piece of the image`,
-      `Token ${n} as a vector of ${length} numbers, the pixel's places marked`,
+      `Patch ${n} as a square: a piece of the image`,
+      `Patch ${n} as a vector of ${length} numbers, the pixel's places marked`,
     ]);
     drawColumn(wrong, scrambled(pixels, shape, p), shape, p, n, landed, torn, [
-      `The same tokens cut by reshape alone, drawn as ${cut}: stripes.`,
-      `Token ${n} of reshape alone as a square: stripes`,
-      `Token ${n} of reshape alone as a vector of ${length} numbers`,
+      `The same image cut by reshape alone, drawn as ${cut}: stripes.`,
+      `Patch ${n} of reshape alone as a square: stripes`,
+      `Patch ${n} of reshape alone as a vector of ${length} numbers`,
     ]);
 
     const found = list(places.map(({ place }) => whole(place)));
     const others =
       C === 3
-        ? `red, green and blue land in tokens ${list(torn.map(({ token }) => whole(token)))}`
-        : `value lands in token ${whole(torn[0].token)}, at place ${whole(torn[0].place)}`;
+        ? `red, green and blue land in patches ${list(torn.map(({ token }) => whole(token)))}`
+        : `value lands in patch ${whole(torn[0].token)}, at place ${whole(torn[0].place)}`;
     says.textContent =
-      `The pixel in ${where} belongs to token ${whole(n)} of 0 to ${whole(tokens - 1)}, ` +
+      `The pixel in ${where} belongs to patch ${whole(n)} of 0 to ${whole(tokens - 1)}, ` +
       `at ${C === 1 ? "place" : "places"} ${found} of its ${whole(length)} numbers. ` +
       `With reshape alone its ${others}.`;
     const [r, k] = [Math.floor(row / p), Math.floor(column / p)];
     formula.textContent =
-      `token = ⌊${row} / ${p}⌋ · ${wide} + ⌊${column} / ${p}⌋ = ${r} · ${wide} + ${k} = ${n};  ` +
+      `patch = ⌊${row} / ${p}⌋ · ${wide} + ⌊${column} / ${p}⌋ = ${r} · ${wide} + ${k} = ${n};  ` +
       `place = ${C === 3 ? `c · ${p}² + ` : ""}${row % p} · ${p} + ${column % p}`;
     counts.show([
       ["tokens, N", whole(tokens)],

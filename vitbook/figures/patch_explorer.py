@@ -1,4 +1,4 @@
-"""From a pixel to its patch, its token and its place in the vector (chapter 01)."""
+"""From a pixel to its patch and its place in the vector (chapter 01)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from vitnb.patches import unpatchify
 
 
 class PatchExplorer(Figure):
-    """Pick a pixel and see its patch, its token and its place in the vector, beside a cut by reshape alone.
+    """Pick a pixel and see its patch and its place in the vector, beside a cut by reshape alone.
 
     images maps a name to an image (C, H, W), float in [0, 1] or uint8, with
     1 or 3 channels and at most 256 pixels a side; without it there are five,
