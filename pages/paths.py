@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from pages import count
-from pages.frame import contents, duration, number, read_chapter, read_title
+from pages.frame import contents, duration, number, numbered, read_chapter, read_title
 
 PLACE = "the-paths"  # the label of the paths on the first page
 
@@ -101,7 +101,7 @@ def lead(app: Sphinx, pagename: str, template: str, context: dict, doctree: obje
     pages = PATHS["claims"].pages(source)
     if not paths["lessons"]["pages"] or pagename not in (app.config.root_doc, *pages) or "body" not in context:
         return
-    titles = {page: read_title(source, page) for page in pages}
+    titles = {page: numbered(page, app.env.titles[page].astext()) for page in pages}
     told = {"here": pagename, "first": f"{app.config.root_doc}.html#{PLACE}", "titles": titles, "paths": paths}
     text = json.dumps(told, ensure_ascii=False).replace("<", "\\u003c")
     context["body"] += f'<script type="application/json" id="paths">{text}</script>'
