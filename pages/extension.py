@@ -143,6 +143,7 @@ def setup(app: Sphinx) -> dict:
     app.setup_extension("pages.glossary")
     app.setup_extension("pages.live_figures")
     app.setup_extension("pages.moved")
+    app.setup_extension("pages.paths")
     app.setup_extension("pages.drawings_inline")
     app.setup_extension("pages.slides")
     app.setup_extension("pages.handouts")

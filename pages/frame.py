@@ -11,6 +11,7 @@ import yaml
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
 MAP = "the-map"  # the label of the map on the first page
@@ -94,7 +95,7 @@ class ChapterList(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return a heading and a list for each part."""
-        source, made, total = Path(self.env.srcdir), [], 0
+        source, made = Path(self.env.srcdir), []
         self.env.note_dependency(str(source / "_toc.yml"))
         for part, pages in contents(source):
             chapters = [chapter for page in pages if (chapter := read_chapter(source, page))]
@@ -102,14 +103,13 @@ class ChapterList(SphinxDirective):
                 self.env.note_dependency(str(source / f"{chapter.docname}.ipynb"))
             if not chapters:
                 continue
-            minutes = sum(chapter.reading for chapter in chapters)
-            total += minutes
             if part:
+                minutes = sum(chapter.reading for chapter in chapters)
                 made += self.parse_text_to_nodes(f"**{part}** · {duration(minutes)}")
                 made[-1]["classes"].append("part")
             made += self.parse_text_to_nodes("\n".join(self.line(chapter) for chapter in chapters))
             made[-1]["classes"].append("chapters")
-        return [*self.parse_text_to_nodes(f"All chapters together take {duration(total)} to read."), *made]
+        return made
 
     def line(self, chapter: Chapter) -> str:
         """Return the line of one chapter, as Markdown."""
@@ -119,6 +119,22 @@ class ChapterList(SphinxDirective):
         return f"- [{name}](/{chapter.docname}.ipynb) · {chapter.reading} min{more}\\\n  {aim}."
 
 
+def chapter_with_card(env: BuildEnvironment, entry: str) -> Chapter:
+    """Return the chapter with this number. Raises: ValueError if it does not exist or has no card."""
+    source = Path(env.srcdir)
+    pages = {f"{number(page):02}": page for _, pages in contents(source) for page in pages if number(page) is not None}
+    chapter = entry in pages and read_chapter(source, pages[entry])
+    if not chapter:
+        raise ValueError(f"{entry!r} is no chapter with a card: use one of {', '.join(pages)}")
+    env.note_dependency(str(source / f"{chapter.docname}.ipynb"))
+    return chapter
+
+
+def linked(chapter: Chapter) -> str:
+    """Return the name of a chapter as a link to it."""
+    return f"[{numbered(chapter.docname, chapter.title)}](/{chapter.docname}.ipynb)"
+
+
 class Course(SphinxDirective):
     """A table of chapters, one number a line, with their minutes added up; * leaves the exercises out."""
 
@@ -126,22 +142,44 @@ class Course(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the table. Raises: ValueError for a chapter that does not exist or has no card."""
-        source, lines, total = Path(self.env.srcdir), [], 0
-        pages = {
-            f"{number(page):02}": page for _, pages in contents(source) for page in pages if number(page) is not None
-        }
+        lines, total = ["| chapter | reading | exercises |", "| --- | --- | --- |"], 0
         for entry in filter(None, map(str.strip, self.content)):
-            page = pages.get(entry.rstrip("*"))
-            chapter = page and read_chapter(source, page)
-            if not chapter:
-                raise ValueError(f"{entry!r} is no chapter with a card: use one of {', '.join(pages)}")
-            self.env.note_dependency(str(source / f"{page}.ipynb"))
+            chapter = chapter_with_card(self.env, entry.rstrip("*"))
             exercises = 0 if entry.endswith("*") else chapter.exercises
             total += chapter.reading + exercises
-            name = f"[{numbered(page, chapter.title)}](/{page}.ipynb)"
-            lines.append(f"| {name} | {duration(chapter.reading)} | {duration(exercises) or 'none'} |")
-        head = ["| chapter | reading | exercises |", "| --- | --- | --- |"]
-        return self.parse_text_to_nodes("\n".join([*head, *lines, f"| together | {duration(total)} | |"]))
+            lines.append(f"| {linked(chapter)} | {duration(chapter.reading)} | {duration(exercises) or 'none'} |")
+        return self.parse_text_to_nodes("\n".join([*lines, f"| together | {duration(total)} | |"]))
+
+
+class Weeks(SphinxDirective):
+    """A plan by weeks, one a line: `01 02 | 01:3 | what to do in class`; 01:3 is question 3 of chapter 1's quiz."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return a table, with the minutes added up. Raises: ValueError for a chapter or question that is not there."""
+        from vitbook.exercises.engine import EXERCISES
+        from vitbook.quizzes import QUIZZES
+
+        questions = {f"{name}:{n}": q.text for name, quiz in QUIZZES.items() for n, q in enumerate(quiz, 1)}
+        lines = [
+            "| week | lessons before class | in class, the question first | exercises to hand out |",
+            "| --- | --- | --- | --- |",
+        ]
+        reading = exercises = 0
+        for week, line in enumerate(filter(None, map(str.strip, self.content)), 1):
+            entries, asked, plan = (part.strip() for part in line.split("|", 2))
+            chapters = [chapter_with_card(self.env, entry) for entry in entries.split()]
+            if asked not in questions:
+                raise ValueError(f"{asked!r} is no question of a quiz: use one of {', '.join(questions)}")
+            before = sum(chapter.reading for chapter in chapters)
+            after = sum(chapter.exercises for chapter in chapters)
+            ids = [name for name in EXERCISES if f"{name.split('.')[0]:0>2}" in entries.split()]
+            row = [str(week), f"{', '.join(map(linked, chapters))} · {duration(before)}"]
+            row += [f"*{questions[asked]}* {plan}", f"`{' '.join(ids)}` · {duration(after)}"]
+            lines.append(f"| {' | '.join(row)} |")
+            reading, exercises = reading + before, exercises + after
+        return self.parse_text_to_nodes("\n".join([*lines, f"| all | {duration(reading)} | | {duration(exercises)} |"]))
 
 
 class Misconceptions(SphinxDirective):
@@ -300,6 +338,7 @@ def setup(app: Sphinx) -> dict:
     """Register the extension."""
     app.add_directive("chapter-list", ChapterList)
     app.add_directive("course", Course)
+    app.add_directive("weeks", Weeks)
     app.add_directive("misconceptions", Misconceptions)
     app.add_directive("memory", Memory)
     app.connect("config-inited", use_logo, priority=100)
