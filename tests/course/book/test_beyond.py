@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import nbformat
+import pytest
 import timm
 import torch
 from timm.layers import SwiGLU
@@ -54,3 +55,25 @@ def test_our_column_is_our_model():
     assert column(0)["norm"] == type(model.norm).__name__
     assert column(0)["MLP"] == type(model.blocks[0].mlp.act).__name__
     assert (column(0)["bias of q, k, v"] == "yes") == (model.blocks[0].attention.qkv.bias is not None)
+
+
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("", ""),
+        ("rotate(self.q_norm(q), places)", "self.q_norm(rotate(q, places))"),
+        ("self.k_norm(k)", "F.rms_norm(k, (k.shape[-1],))"),
+        ("k = rotate(self.k_norm(k), places)", "k = self.k_norm(k)"),
+        ("self.scale2 * ", ""),
+    ],
+    ids=["right", "gain after the rotation", "no gain", "keys not rotated", "no LayerScale"],
+)
+def test_the_proof_of_the_block_refuses_wrong_ones(right, wrong):
+    """With the gains at the 1 with which they begin, the first two passed."""
+    needed = "two rotate head block run block-proof".split()
+    code = "\n".join(CELLS[f"beyond-{name}"] for name in needed)
+    assert right in code
+    if not right:
+        return exec(code, {})
+    with pytest.raises((AssertionError, AttributeError)):
+        exec(code.replace(right, wrong), {})
