@@ -79,6 +79,14 @@ FIGURES = {
         "bet = ''",
         "Six programs for the same network.",
     ),
+    "Clinic": (
+        "(['cut'], {'zeros': [True], 'causal': [False]}, {})",
+        ".cl-group button >> nth=0",
+        "Enter",
+        ("ordered", [0]),
+        "ordered = []",
+        "2 suspects left.",
+    ),
     "TrainRace": ("()", "input[type=radio] >> nth=3", "Space", ("bet", "yours"), "bet = ''", "Bet first, then train."),
 }
 

@@ -6,6 +6,7 @@ same object works in JupyterLab, in Colab and in the page of the book.
 
 from vitbook.figures.attention_explorer import AttentionExplorer
 from vitbook.figures.block_diagram import BlockDiagram
+from vitbook.figures.clinic import Clinic
 from vitbook.figures.cost_explorer import CostExplorer
 from vitbook.figures.likeness_explorer import LikenessExplorer
 from vitbook.figures.live_vit import LiveViT
@@ -23,6 +24,7 @@ from vitbook.figures.train_race import TrainRace
 __all__ = [
     "AttentionExplorer",
     "BlockDiagram",
+    "Clinic",
     "CostExplorer",
     "LikenessExplorer",
     "LiveViT",

@@ -1,6 +1,6 @@
 // AttentionExplorer: the row of one token over the image, all heads side by side, raw weights against rollout.
 import { paint, palette, shades } from "./kit/canvas.js";
-import { choice, pointable, slider } from "./kit/controls.js";
+import { KEYS, choice, pointable, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, sentence, soft } from "./kit/dom.js";
 import { figure, needBytes, needIndex } from "./kit/figure.js";
 import { boxOf, overlay, patchGrid, ringOf } from "./kit/grid.js";
@@ -206,6 +206,21 @@ function build({ model, root, put }) {
     titled("the map, row = query, column = key", "matrix"),
   ];
   const [says, measures] = [sentence(), facts()];
+  // A token that the sentence names is lit in the image while one points at its name; a press goes there.
+  const word = (n) => {
+    const light = (on) => () =>
+      panels.forEach(({ map }) =>
+        map.node.querySelector(`[data-cell="${n}"]`).toggleAttribute("data-lit", on),
+      );
+    const [onpointerenter, onpointerleave] = [light(true), light(false)];
+    const on = { onpointerenter, onpointerleave, onfocus: onpointerenter, onblur: onpointerleave };
+    const onclick = () => put({ token: n });
+    return h(
+      "button",
+      { type: "button", className: "vf-word", onclick, ...on, ...KEYS },
+      tokenName(n),
+    );
+  };
   const hint = soft(
     "Move over an image to try a token, press to keep it; press a small map to see it large. ",
     "Or focus either and use the arrow keys. Numbers are per cent of a row, which sums to 100. ",
@@ -266,14 +281,19 @@ function build({ model, root, put }) {
         `All ${T} rows of ${what}${net}; row ${token} is marked. Arrow keys choose a row.`,
       );
     });
-    const spoken = rowsShown.map((row, i) => {
+    const spoken = rowsShown.flatMap((row, i) => {
       const [first, second] = ranked(row);
-      return (
-        `${many ? `${networks[i]}: ` : ""}${share(row[first])} to ${tokenName(first)}, ` +
-        `${share(row[second])} to ${tokenName(second)}; effectively ${effectiveOf(row)} tokens`
-      );
+      return [
+        `${many ? `${networks[i]}: ` : ""}${share(row[first])} to `,
+        word(first),
+        `, ${share(row[second])} to `,
+        word(second),
+        `; effectively ${effectiveOf(row)} tokens. `,
+      ];
     });
-    says.textContent = `${name}, ${what}. What ${tokenName(token)} attends to: ${spoken.join(". ")}.`;
+    const held = says.contains(document.activeElement);
+    says.replaceChildren(`${name}, ${what}. What ${tokenName(token)} attends to: `, ...spoken);
+    if (held) says.querySelector("button").focus();
     const together = (fact) =>
       rowsShown.map((row, i) => `${many ? `${networks[i]} ` : ""}${fact(row)}`).join(", ");
     measures.show([
