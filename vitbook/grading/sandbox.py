@@ -44,7 +44,7 @@ STRANGERS = 1_900_000_000  # from here on: numbers of users that no system gives
 NOBODY = 65534
 TRYING = 120  # seconds until the probe must have said what it found
 ENDING = 60  # seconds until a sandbox that was let go must have ended
-DYING = 10  # more, after which nobody in it may be alive: a namespace ends its processes a moment later
+DYING = 10  # seconds more until nothing in it may be alive: a namespace ends its processes a moment later
 SHUT = "/", "/dev", "/run", "/var/tmp", "/root", "/proc/self/root"  # folders that are not for writing
 SPARE = 512 << 20  # bytes of memory, and of the disk for temporary files, that the machine must have left
 TOP: Path | None = None  # the folder in which each sandbox gets its own; None for the machine's
@@ -546,6 +546,22 @@ def output(pipe: int, seconds: float, line: re.Pattern | None = None) -> tuple[s
     return said, True
 
 
+def challenge(secret: Path, port: int, filtered: bool) -> dict:
+    """What the probe is to try."""
+    return {
+        "secret": str(secret),
+        "port": port,
+        "checks": str(SECRET / "engine.py"),
+        "grader": os.getpid(),
+        "shut": [*map(str, (*PACKAGES, SECRET, Path(sys.executable).parent)), *SHUT],
+        "families": UNUSUAL if filtered else (),
+        "calls": syscalls.numbers(REFUSED) if filtered else {},
+        "clone": syscalls.numbers(["clone"])["clone"] if filtered else None,
+        "files": FILES // LARGEST + 1,
+        "size": LARGEST,
+    }
+
+
 def works(way: str) -> str:
     """Try a sandbox; return "" if it holds, else why it does not."""
     tools, filtered = {"bubblewrap": ("bwrap",), "container": ("podman", "docker")}, way != "container"
@@ -567,27 +583,16 @@ def works(way: str) -> str:
         for address in (f"{secret}.socket", "\0" + str(secret)[-80:]):
             other = stack.enter_context(socket.socket(socket.AF_UNIX))
             other.bind(address), other.listen()
-        given = {
-            "secret": str(secret),
-            "port": server.getsockname()[1],
-            "checks": str(SECRET / "engine.py"),
-            "grader": os.getpid(),
-            "shut": [*map(str, (*PACKAGES, SECRET, Path(sys.executable).parent)), *SHUT],
-            "families": UNUSUAL if filtered else (),
-            "calls": syscalls.numbers(REFUSED) if filtered else {},
-            "clone": filtered and syscalls.numbers(["clone"])["clone"],
-            "files": FILES // LARGEST + 1,
-            "size": LARGEST,
-        }
-        listening, telling = os.pipe()
-        stack.callback(os.close, listening)
+        given = challenge(secret, server.getsockname()[1], filtered)
+        reading, writing = os.pipe()
+        stack.callback(os.close, reading)
         try:
             try:
-                quiet = {"stdin": subprocess.DEVNULL, "stdout": telling, "stderr": subprocess.STDOUT}
+                quiet = {"stdin": subprocess.DEVNULL, "stdout": writing, "stderr": subprocess.STDOUT}
                 box.start(way, Job(["-c", PROBE, json.dumps(given)]), **quiet)
             finally:
-                os.close(telling)
-            said, in_time = output(listening, TRYING, FOUND)
+                os.close(writing)
+            said, in_time = output(reading, TRYING, FOUND)
             over = excess(box.process, box.home)
         except (OSError, subprocess.SubprocessError) as error:
             return f"it does not start: {error}"
@@ -595,7 +600,7 @@ def works(way: str) -> str:
             box.end()
         if not in_time:
             return f"it was not ready after {TRYING} seconds: is the machine busy with something else?"
-        _, ended = output(listening, DYING)  # whoever lives has the pipe
+        _, ended = output(reading, DYING)  # whoever lives has the pipe
         after = secret.stat()
     if not (met := FOUND.search(said)):
         return f"it does not start: {(said.splitlines() or ['no message'])[-1][:200]}"
