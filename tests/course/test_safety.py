@@ -151,6 +151,8 @@ tries("shm", lambda: fill("/dev/shm"))
 # ---- System calls
 
 
+KNOWN = [] if syscalls.missing() else syscalls.numbers(CALLS)  # an old libseccomp does not know them all
+
 # One line each, in an answer: it must end in an error, which the student is told. Nothing of it does harm.
 ATTACKS = {
     # Files
@@ -207,7 +209,7 @@ ATTACKS = {
     "more memory": "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
     "more time": "resource.setrlimit(resource.RLIMIT_CPU, (-1, -1))",
     "a core": "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))",
-    "namespaces by a clone": "[clone(1 << bit) for bit in (17, 25, 26, 27, 28, 29, 30)]",
+    **{f"a clone in a namespace, {bit}": f"clone(1 << {bit})" for bit in (17, 25, 26, 27, 28, 29, 30)},
     # Bounds
     "8 GB": "bytearray(8 << 30)",
     "a file of 1 TB": "open('large', 'wb').truncate(1 << 40)",
@@ -220,9 +222,9 @@ ATTACKS = {
     "the version of a file": "fcntl.ioctl(os.open(os.__file__, 0), 0x40087602, bytes(8))",
     "keys on a terminal": "fcntl.ioctl(0, 0x5412, b'x')",
     "an attribute": "open('own', 'w'); os.setxattr('own', 'user.x', b'x')",
-    "a command of 64 bits": "call(N['fcntl'], 1, (1 << 32) + 1024, 0)",
+    "a core by 64 bits": "call(N['prlimit64'], 0, ctypes.c_ulong((1 << 32) + 4), struct.pack('QQ', 0, 0), 0)",
     # System calls, whatever their arguments
-    **{f"the call {name}": f"missing(N[{name!r}])" for name in CALLS},
+    **{f"the call {name}": f"missing(N[{name!r}])" for name in KNOWN},
     "calls of x32": "missing(0x40000000 + 39)",
     "a call that is younger": "missing(1000)",
 }  # fmt: skip
@@ -254,7 +256,7 @@ def attacked(shut, tmp_path_factory):
             one = stack.enter_context(socket.socket(socket.AF_UNIX))
             one.bind(address), one.listen()
         known = dict(BOOK=str(book), BUS=bus, PORT=server.getsockname()[1], GRADER=os.getpid())
-        known["N"] = syscalls.numbers([*CALLS, "clone", "fcntl"])
+        known["N"] = syscalls.numbers([*CALLS, "clone", "prlimit64"])
         first = "\n".join(f"{name} = {value!r}" for name, value in known.items())
         cells = [cell for line in ATTACKS.values() for cell in (f"def count_tokens(*size):\n    {line}", COUNT_CHECK)]
         patch.setattr(student, "TRIES", len(ATTACKS))
@@ -403,8 +405,8 @@ def test_a_filter_that_lets_all_through_is_refused(shut, monkeypatch):
 
 
 def test_whoever_survives_or_fills_the_disk_is_noticed(monkeypatch):
-    if reason := sandbox.works("landlock"):
-        pytest.skip(reason)
+    if syscalls.missing() or _landlock.version() < _landlock.OLDEST:
+        pytest.skip("no Landlock here")
     boxes, end = [], sandbox.Box.end
     with monkeypatch.context() as patch:
         patch.setattr(sandbox.Box, "end", lambda self: boxes.append(self))
