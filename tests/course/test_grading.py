@@ -398,7 +398,11 @@ inner += ["--clearenv", "--setenv", "PATH", "/usr/bin"]
 for name in ("/usr", "/etc/ld.so.cache", "/bin", "/lib", "/lib64"):
     inner += ["--ro-bind-try", name, name]
 inner += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/proc/sys", "/proc/sys"]  # as engines mount it
-for one in sorted([["--tmpfs", one.split(":")[0]] for one in asked.tmpfs]
+inner += ["--size", str(64 << 20), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+def bounded(asked):
+    path, _, size = asked.partition(":size=")
+    return ["--size", str(int(size[:-1]) << dict(k=10, m=20)[size[-1]]), "--tmpfs", path]
+for one in sorted([bounded(one) for one in asked.tmpfs]
                   + [["--ro-bind", one, one] for one in {image!r}]  # it may lie in /tmp
                   + [["--ro-bind", *one.removesuffix(":ro").split(":")] for one in asked.v], key=lambda x: len(x[-1])):
     inner += one
@@ -963,7 +967,7 @@ def on_gradescope(here: Path, nested: bool, *cells: str, names=("answers.ipynb",
     inner = Path("/autograder") / packages.relative_to(here)
     command = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--clearenv"]
     command += ["--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/root", "--proc", "/proc", "--dev", "/dev"]
-    for name in ("/usr", "/bin", "/lib", "/lib64", "/etc", sys.base_prefix):
+    for name in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", sys.base_prefix):
         command += ["--ro-bind-try", name, name]
     command += ["--tmpfs", "/tmp", "--bind", str(here), "/autograder"]
     for path in ours.iterdir():

@@ -3,13 +3,18 @@
 Each attack touches only what the test itself has made, or writes a value that is there already.
 """
 
+import base64
 import builtins
 import contextlib
+import ctypes.util
 import json
 import mmap
 import os
+import re
 import resource
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -26,10 +31,17 @@ if not sys.platform.startswith("linux"):
     pytest.skip("the sandboxes are Linux's", allow_module_level=True)
 
 from tests.course.test_grading import COUNT, COUNT_CHECK, SECONDS, TELL, WRONG, alive, counting, said_of, store  # noqa: E402
-from vitbook.grading import _landlock, cli, reports, sandbox, student, wire  # noqa: E402
+from vitbook.grading import _landlock, cli, reports, sandbox, student, syscalls, wire  # noqa: E402
 from vitbook.grading.submissions import Submission  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
+CALLS = """
+    ptrace process_vm_readv process_vm_writev kcmp pidfd_open pidfd_getfd process_madvise keyctl add_key request_key
+    io_uring_setup io_uring_enter io_setup userfaultfd memfd_create memfd_secret shmget semget msgget mq_open
+    unshare setns mount umount2 fsopen open_tree pivot_root clone3 bpf perf_event_open fanotify_init inotify_init1
+    name_to_handle_at open_by_handle_at quotactl syslog init_module finit_module kexec_load swapon reboot adjtimex
+    personality seccomp landlock_create_ruleset mbind move_pages vmsplice mknodat setuid setgroups sync ioprio_set
+""".split()
 
 
 @pytest.fixture(scope="session", params=["bubblewrap", "landlock"])
@@ -139,51 +151,126 @@ tries("shm", lambda: fill("/dev/shm"))
 # ---- System calls
 
 
-def test_calls_that_reach_out_of_a_sandbox_are_refused(shut, tmp_path):
-    """Keys, other kernels' interfaces, namespaces, memory in no process, metadata, leases, flags of files."""
-    mine = tmp_path / "mine.txt"
-    mine.write_text("x")
-    attack = """
-import platform
-x86, room = platform.machine() == "x86_64", ctypes.create_string_buffer(256)
-N = dict(add_key=248, request_key=249, keyctl=250, io_uring_setup=425, userfaultfd=323, fanotify_init=300, unshare=272,
-         setns=308, memfd_create=319, memfd_secret=447, shmget=29, msgget=68, semget=64, bpf=321, perf_event_open=298,
-         mount=165, fsopen=430, open_tree=428, pidfd_open=434, ptrace=101, kcmp=312, inotify_init1=294, chroot=161,
-         name_to_handle_at=303, syslog=103, process_vm_readv=310, clone3=435, listmount=458, x32=0x40000000 + 39,
-         young=463, younger=470) if x86 else {}
-A = dict(add_key=(b"user", b"vitnb-test", b"x", 1, -2), request_key=(b"user", b"vitnb-test", None, -2),
-         keyctl=(0, -3, 1), io_uring_setup=(4, room), userfaultfd=(1,), unshare=(0x10000000,), bpf=(0, room, 128),
-         memfd_create=(b"x", 0), memfd_secret=(0,), shmget=(0, 4096, 0o1600), msgget=(0, 0o1600), semget=(0, 1, 0o1600),
-         perf_event_open=(room, 0, -1, -1, 0),
-         fsopen=(b"tmpfs", 0), open_tree=(-100, b"/", 0), pidfd_open=(os.getppid(), 0), ptrace=(16, os.getppid(), 0, 0),
-         kcmp=(os.getpid(), os.getpid(), 1, 0, 0), chroot=(b"/",), syslog=(10, 0, 0), x32=(), inotify_init1=(0,))
-for name, number in N.items():
-    tries(name, lambda: call(number, *A.get(name, (0, 0, 0, 0, 0))))
-for kind in (9, 12, 15, 21):
-    tries(("netlink", kind), lambda: socket.socket(16, socket.SOCK_RAW, kind).close() or "made")
-for family in (17, 31, 38, 40, 44):  # packets, bluetooth, ciphers, virtual machines, XDP
-    tries(("socket", family), lambda: socket.socket(family, socket.SOCK_STREAM).close() or "made")
-    tries(("raw", family), lambda: socket.socket(family, socket.SOCK_RAW).close() or "made")
-def user_namespace(flag):
-    child = call(56 if x86 else 220, flag | 17, 0, 0, 0, 0)
-    if child == 0: os._exit(0)
-    os.waitpid(child, 0)
-    return "made"
-for flag in (0x10000000, 0x20000, 0x40000000, 0x8000000, 0x4000000, 0x2000000):
-    tries(("namespace", flag), lambda: user_namespace(flag))
-own = os.open("own", os.O_RDWR | os.O_CREAT)
-lib = os.open(os.__file__, os.O_RDONLY)
-for fd in (own, lib):
-    for command in (0x40086602, 0x40087602, 0x401C5820, 0x5412, 0x40049409, 0xC0045877, 0x40047459):
-        tries(("ioctl", command), lambda: fcntl.ioctl(fd, command, struct.pack("<q", 0)) and "done")
-    tries("lease", lambda: fcntl.fcntl(fd, 1024, fcntl.F_RDLCK) or "taken")
-    tries("notify", lambda: fcntl.fcntl(os.open(".", 0), 1026, 2) or "taken")
-    tries("owner", lambda: fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid()) or "set")
-tries("attribute", lambda: os.setxattr("own", "user.x", b"x") or os.getxattr("own", "user.x"))
-tries("undumpable", lambda: libc.prctl(4, 0, 0, 0, 0) or (None if libc.prctl(3, 0, 0, 0, 0) else "hidden"))
-tries("keys", lambda: open("/proc/keys").read() or None)
+KNOWN = [] if syscalls.missing() else syscalls.numbers(CALLS)  # an old libseccomp does not know them all
+
+# One line each, in an answer: it must end in an error, which the student is told. Nothing of it does harm.
+ATTACKS = {
+    # Files
+    "read the marks": "open(BOOK).read()",
+    "change the marks": "open(BOOK, 'a')",
+    "empty the marks": "os.truncate(BOOK, 0)",
+    "delete the marks": "os.remove(BOOK)",
+    "move the marks": "os.replace(BOOK, 'mine')",
+    "a second name for the marks": "os.link(BOOK, 'mine')",
+    "a link to the marks": "os.symlink(BOOK, 'link'); open('link').read()",
+    "the marks by the root of the process": "open('/proc/self/root' + BOOK).read()",
+    "the marks from the folder upwards": "open('../' * 60 + BOOK[1:]).read()",
+    "the folder of the marks": "os.listdir(os.path.dirname(BOOK))",
+    "an attribute of the marks": "os.getxattr(BOOK, 'user.grade')",
+    "passwords": "open('/etc/shadow').read()",
+    "read the checks": "open(VITBOOK + '/exercises/engine.py').read()",
+    "import the checks": "import vitbook.exercises.engine",
+    "write into the package": "open(VITBOOK + '/mine.py', 'w')",
+    "write beside Python": "open(os.path.dirname(os.__file__) + '/sitecustomize.py', 'a')",
+    "memory of the machine": "os.open('/dev/mem', os.O_RDWR)",
+    "a disk of one's own": "os.mknod('disk', 0o60600, os.makedev(8, 0))",
+    "the terminal": "os.open('/dev/tty', os.O_RDWR)",
+    # Settings of the kernel
+    "a program for crashes": "os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)",
+    "who is killed first": "os.open('/proc/self/oom_score_adj', os.O_WRONLY)",
+    "sysrq": "os.open('/proc/sysrq-trigger', os.O_WRONLY)",
+    "cgroups": "os.open('/sys/fs/cgroup/cgroup.procs', os.O_WRONLY)",
+    "the clock": "time.clock_settime(time.CLOCK_REALTIME, time.time())",
+    "the name of the machine": "socket.sethostname('mine')",
+    "another root folder": "os.chroot('.')",
+    "keys of others": "open('/proc/keys').read() or refused()",
+    # Network
+    "the machine's TCP": "socket.create_connection(('127.0.0.1', PORT), 1)",
+    "the internet": "socket.create_connection(('192.0.2.1', 80), 1)",
+    "a datagram": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 9))",
+    "a name server": "socket.getaddrinfo('example.org', 80)",
+    "a socket in a folder": "socket.socket(socket.AF_UNIX).connect(BOOK + '.socket')",
+    "an abstract socket": "socket.socket(socket.AF_UNIX).connect(BUS)",
+    "a pair that is turned": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "raw packets": "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
+    "frames of Ethernet": "socket.socket(17, socket.SOCK_RAW)",
+    "bluetooth": "socket.socket(31, socket.SOCK_STREAM)",
+    "the kernel's ciphers": "socket.socket(38, socket.SOCK_SEQPACKET)",
+    "the host of a virtual machine": "socket.socket(40, socket.SOCK_STREAM)",
+    "XDP": "socket.socket(44, socket.SOCK_RAW)",
+    "the kernel's journal": "socket.socket(16, socket.SOCK_RAW, 9)",
+    # Processes and rights
+    "root": "os.setuid(0)",
+    "a signal to the grader": "os.kill(GRADER, 0)",
+    "limits of the grader": "resource.prlimit(GRADER, resource.RLIMIT_CPU)",
+    "memory of the grader": "os.open(f'/proc/{GRADER}/mem', os.O_RDONLY)",
+    "environment of the grader": "open(f'/proc/{GRADER}/environ').read()",
+    "hide from the grader": "libc.prctl(4, 0, 0, 0, 0); libc.prctl(3, 0, 0, 0, 0) == 1 and refused()",
+    "more memory": "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
+    "more time": "resource.setrlimit(resource.RLIMIT_CPU, (-1, -1))",
+    "a core": "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))",
+    **{f"a clone in a namespace, {bit}": f"clone(1 << {bit})" for bit in (17, 25, 26, 27, 28, 29, 30)},
+    # Bounds
+    "8 GB": "bytearray(8 << 30)",
+    "a file of 1 TB": "open('large', 'wb').truncate(1 << 40)",
+    "files without end": "[open(os.devnull) for _ in range(1000)]",
+    # What one file descriptor can do
+    "a lease": "fcntl.fcntl(os.open('own', os.O_RDWR | os.O_CREAT), 1024, fcntl.F_RDLCK)",
+    "signals for another": "fcntl.fcntl(os.open(os.__file__, 0), fcntl.F_SETOWN, os.getpid())",
+    "notices of a folder": "fcntl.fcntl(os.open('.', 0), 1026, 2)",
+    "flags of a file": "fcntl.ioctl(os.open(os.__file__, 0), 0x40086602, bytes(8))",
+    "the version of a file": "fcntl.ioctl(os.open(os.__file__, 0), 0x40087602, bytes(8))",
+    "keys on a terminal": "fcntl.ioctl(0, 0x5412, b'x')",
+    "an attribute": "open('own', 'w'); os.setxattr('own', 'user.x', b'x')",
+    "a core by 64 bits": "call(N['prlimit64'], 0, ctypes.c_ulong((1 << 32) + 4), struct.pack('QQ', 0, 0), 0)",
+    # System calls, whatever their arguments
+    **{f"the call {name}": f"missing(N[{name!r}])" for name in KNOWN},
+    "calls of x32": "missing(0x40000000 + 39)",
+    "a call that is younger": "missing(1000)",
+}  # fmt: skip
+REFUSALS = {one.__name__ for one in (OSError, *OSError.__subclasses__(), ConnectionRefusedError)}
+REFUSALS |= {"MemoryError", "ModuleNotFoundError", "ValueError"}  # the last of limits
+MEANS = """
+import vitbook
+VITBOOK = os.path.dirname(vitbook.__file__)
+def refused(): raise PermissionError("refused")
+def missing(number):  # any other error is an answer of the call itself
+    if libc.syscall(number, -1, -1, -1, -1, -1) < 0 and ctypes.get_errno() == 38: raise OSError("no such call")
+def clone(flag):
+    if call(N["clone"], flag | signal.SIGCHLD, 0, 0, 0, 0) == 0: os._exit(0)
+    raise SystemExit("a namespace was made")
 """
-    assert told(shut, tmp_path, attack).startswith("[]")
+
+
+@pytest.fixture(scope="session")
+def attacked(shut, tmp_path_factory):
+    """The verdict on each attack, all in one notebook: an answer and its check each; and that nothing was changed."""
+    folder = tmp_path_factory.mktemp("attacked")
+    folder.chmod(0o711)
+    book, said, judge_one = folder / "book.csv", [], student._outside
+    book.write_text("Ada,1")
+    book.chmod(0o666)
+    with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        for address in (f"{book}.socket", bus := f"\0{folder}"[-90:]):
+            one = stack.enter_context(socket.socket(socket.AF_UNIX))
+            one.bind(address), one.listen()
+        known = dict(BOOK=str(book), BUS=bus, PORT=server.getsockname()[1], GRADER=os.getpid())
+        known["N"] = syscalls.numbers([*CALLS, "clone", "prlimit64"])
+        first = "\n".join(f"{name} = {value!r}" for name, value in known.items())
+        cells = [cell for line in ATTACKS.values() for cell in (f"def count_tokens(*size):\n    {line}", COUNT_CHECK)]
+        patch.setattr(student, "TRIES", len(ATTACKS))
+        patch.setattr(student, "_outside", lambda *given: said.append(judge_one(*given)) or said[-1])
+        student.judge(shut, store(folder / "x.ipynb", TRIES, first, MEANS, *cells), ["1.1"], seconds=SECONDS)
+    assert book.read_text() == "Ada,1" and len(os.listdir(folder)) == 3
+    return dict(zip(ATTACKS, said, strict=False))
+
+
+@pytest.mark.parametrize("case", ATTACKS)
+def test_an_attack_fails_and_its_student_is_told(case, attacked):
+    assert case in attacked, f"the notebook ended at {list(attacked)[-1:]}"
+    kind = re.search(r"raises (\w+) in the line `", attacked[case].sentence)
+    assert kind and kind[1] in REFUSALS, attacked[case].sentence
 
 
 def test_metadata_and_the_teachers_names_stay_outside(shut, tmp_path, monkeypatch):
@@ -271,21 +358,73 @@ def test_a_landlock_that_lets_files_be_emptied_is_not_enough(monkeypatch):
         monkeypatch.setattr(_landlock, "version", lambda has=has: has)
         assert words in (said := sandbox.works("landlock")) and "install bubblewrap" in said
     code = "import _landlock; _landlock.version = lambda: 2\n"
-    code += "_landlock.main('alone', '-1', '/tmp', '/usr', '', '-c', '1')"
+    code += "_landlock.main('alone', '-1', '/tmp', '/usr', '', '', '-c', '1')"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "vitbook" / "grading", capture_output=True, text=True, env={}
     )
     assert done.returncode != 0 and "open to be emptied" in done.stderr
 
 
+def test_without_libseccomp_it_is_said_what_to_install(monkeypatch):
+    for name in ("bubblewrap", "landlock"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "pyseccomp", None)
+            assert sandbox.works(name) == "pyseccomp is not installed: pip install pyseccomp"
+        with monkeypatch.context() as patch:
+            patch.delitem(sys.modules, "pyseccomp", raising=False)
+            patch.setattr(ctypes.util, "find_library", lambda name: None if name == "seccomp" else "libc.so.6")
+            assert "apt-get install libseccomp2" in sandbox.works(name)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_filter_is_made_for_arm64_too(alone, monkeypatch):
+    import pyseccomp
+
+    class Arm(pyseccomp.SyscallFilter):
+        def __init__(self, action):
+            super().__init__(action)
+            self.add_arch(pyseccomp.Arch.AARCH64), self.remove_arch(pyseccomp.Arch.NATIVE)
+
+        def export_bpf(self, file):
+            text = (file.write(b""), self.export_pfc(file), file.seek(0), file.read().decode())[-1]
+            for name in ("openat", "clone", "newfstatat", "futex", "rseq", "statx", "getrandom", "membarrier"):
+                assert f'"{name}"' in text, name
+            assert ('"bind"' in text) is not alone and '"ptrace"' not in text and '"setns"' not in text
+            file.seek(0), file.truncate(), super().export_bpf(file)
+
+    monkeypatch.setattr(pyseccomp, "SyscallFilter", Arm)
+    code = syscalls.compiled.__wrapped__(alone)
+    assert len(code) % 8 == 0 and struct.unpack("<HBBI", code[8:16])[3] == 0xC00000B7  # AUDIT_ARCH_AARCH64
+
+
+def test_a_filter_that_lets_all_through_is_refused(shut, monkeypatch):
+    monkeypatch.setattr(syscalls, "compiled", lambda alone: struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
+    said = sandbox.works(shut)
+    for name in ("ptrace", "keyctl", "io_uring_setup", "userfaultfd", "memfd_create"):
+        assert f"call {name}" in said and said.startswith("it lets a process ")
+
+
+def test_whoever_survives_or_fills_the_disk_is_noticed(monkeypatch):
+    if syscalls.missing() or _landlock.version() < _landlock.OLDEST:
+        pytest.skip("no Landlock here")
+    boxes, end = [], sandbox.Box.end
+    with monkeypatch.context() as patch:
+        patch.setattr(sandbox.Box, "end", lambda self: boxes.append(self))
+        patch.setattr(sandbox, "DYING", 0.5)
+        patch.setattr(sandbox, "excess", lambda process, home: "")
+        said = sandbox.works("landlock")
+    for box in boxes:
+        end(box)
+    assert said == "it lets a process fill the disk, outlive the grader"
+
+
 def test_within_bubblewrap_the_filter_stands_without_landlock(tmp_path):
     """As on a kernel before Linux 5.13."""
-    if os.uname().machine not in _landlock.MACHINES:
-        pytest.skip("the filter is for other machines")
+    calls = base64.b64encode(syscalls.compiled(False)).decode()
     said = "import ctypes, os; number = 101 if os.uname().machine == 'x86_64' else 117\n"
     said += "print(ctypes.CDLL(None).syscall(number, 16, os.getppid(), 0, 0), open('/dev/null', 'a').close())"
     code = "import _landlock, os, sys; _landlock.version = lambda: 0; os.chmod = lambda *a: 0\n"
-    code += f"_landlock.main('within', '-1', {str(tmp_path)!r}, '/', '', '-c', {said!r})"
+    code += f"_landlock.main('within', '-1', {str(tmp_path)!r}, '/', '', {calls!r}, '-c', {said!r})"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "vitbook" / "grading", capture_output=True, text=True
     )
@@ -738,9 +877,9 @@ if True:
         if os.fork() == 0:
             libc.prctl(15, b"taker")
             x = bytearray(os.urandom(1 << 20) * 280)
-            time.sleep(40)
+            time.sleep(150)
             os._exit(0)
-    time.sleep(40)
+    time.sleep(150)
 """
     path = store(tmp_path / "one.ipynb", TRIES, attack, COUNT, COUNT_CHECK)
     with pytest.MonkeyPatch.context() as patch:

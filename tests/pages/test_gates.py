@@ -194,7 +194,7 @@ def test_open_sandbox(monkeypatch):
     from vitbook.grading import sandbox
 
     monkeypatch.setitem(sandbox.WAYS, "open", lambda job, home: [sys.executable, *job.arguments])
-    assert sandbox.works("open").startswith("it lets a process read, write")
+    assert sandbox.works("open").startswith("it lets a process read files, write files, ")
 
 
 @gate("a program that unpickles what it was given", "tests/course/book/test_security.py")

@@ -177,7 +177,7 @@ def chosen_sandbox(options: argparse.Namespace) -> str:
     if way is None or reasons[way]:
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         raise OSError(
-            f"no sandbox works here, so nothing was run ({said}). Install bubblewrap, or use Linux 6.2 or newer."
+            f"no sandbox works here, so nothing was run ({said}). Install libseccomp, and bubblewrap or Linux 6.2."
         )
     print(f"Sandbox: {way}")
     return way
@@ -484,7 +484,7 @@ SETUP = """#!/usr/bin/env bash
 # Gradescope runs this once, as root, on a bare Ubuntu whose Python may be older than the package wants.
 set -e
 apt-get update
-apt-get install -y --no-install-recommends python3-pip bubblewrap
+apt-get install -y --no-install-recommends python3-pip bubblewrap libseccomp2
 python3 -m pip install uv || python3 -m pip install --break-system-packages uv
 export UV_PYTHON_INSTALL_DIR=/autograder/python  # submissions run as a user who may not enter root's home
 python3 -m uv venv --python {python} /autograder/venv

@@ -6,10 +6,13 @@ inside must fail to read a file, to write one and to reach a socket. Root's
 rights are given up: what root starts runs as a user who owns nothing.
 """
 
+import base64
 import contextlib
 import json
 import os
+import re
 import resource
+import select
 import shutil
 import socket
 import stat
@@ -23,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vitbook.grading import _landlock
+from vitbook.grading import _landlock, syscalls
 from vitnb._archives import cache_dir
 
 PACKAGE = Path(__file__).resolve().parents[1]  # vitbook
@@ -41,6 +44,8 @@ STRANGERS = 1_900_000_000  # from here on: numbers of users that no system gives
 NOBODY = 65534
 TRYING = 120  # seconds until the probe must have said what it found
 ENDING = 60  # seconds until a sandbox that was let go must have ended
+DYING = 10  # seconds more until nothing in it may be alive: a namespace ends its processes a moment later
+SHUT = "/", "/dev", "/run", "/var/tmp", "/root", "/proc/self/root"  # folders that are not for writing
 SPARE = 512 << 20  # bytes of memory, and of the disk for temporary files, that the machine must have left
 TOP: Path | None = None  # the folder in which each sandbox gets its own; None for the machine's
 ENVIRONMENT = {
@@ -94,8 +99,8 @@ def limits(user: int) -> dict[int, int]:
 def inside(place: str, home: Path, reads: Sequence[Path], listed: Sequence[Path], job: Job) -> list[str]:
     """The command that gives up all rights and then runs the job."""
     paths = ":".join(map(str, reads)), ":".join(map(str, listed))
-    user = str(stranger())
-    return [sys.executable, "-I", "-S", str(HERE / "_landlock.py"), place, user, str(home), *paths, *job.arguments]
+    given = [place, str(stranger()), str(home), *paths, base64.b64encode(syscalls.compiled(place == "alone")).decode()]
+    return [sys.executable, "-I", "-S", str(HERE / "_landlock.py"), *given, *job.arguments]
 
 
 def bubblewrap(job: Job, home: Path) -> list[str]:
@@ -434,39 +439,55 @@ def scarce() -> str:
 
 
 PROBE = """
-import os, resource, socket, sys
-secret, port, checks, grader = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-refused = []
+import ctypes, errno, json, os, resource, signal, socket, sys, time
+given = json.loads(sys.argv[1])
+secret, grader, broken = given["secret"], given["grader"], []
+libc = ctypes.CDLL(None, use_errno=True)
+
+def tries(promise, *acts):
+    for act in acts:
+        try:
+            act()
+            broken.append(promise)
+        except OSError:
+            pass
 
 def reach(act, *more):
     if grader in (1, os.getpid(), os.getppid()):  # numbered anew in here: this is not the grader
         raise ProcessLookupError
     act(grader, *more)
 
-for attempt in (
-    lambda: open(secret).read(),
-    lambda: open(secret, "a").write("x"),
-    lambda: open("/etc/passwd", "a"),
-    lambda: socket.create_connection(("127.0.0.1", port), 2),
-    lambda: socket.socket(socket.AF_UNIX).connect(secret + ".socket"),
-    lambda: socket.socket(socket.AF_UNIX).connect("\\0" + secret[-80:]),
-    lambda: os.listdir(os.path.dirname(secret)),
-    lambda: open(checks).read(),
-    lambda: os.truncate(secret, 0),
-    lambda: reach(os.kill, 0),
-    lambda: reach(resource.prlimit, resource.RLIMIT_CORE, (0, 0)),
-):
-    try:
-        attempt()
-        refused.append(False)
-    except OSError:
-        refused.append(True)
-for name in ("kernel/core_pattern", "fs/lease-break-time", "vm/swappiness"):
-    try:
-        os.close(os.open("/proc/sys/" + name, os.O_WRONLY))
-        refused.append(False)
-    except OSError:
-        refused.append(os.geteuid() != 0)
+def root():
+    if os.geteuid():
+        raise PermissionError
+
+def make(folder):
+    open(folder + "/vitnb-probe", "x").close()
+    os.unlink(folder + "/vitnb-probe")
+
+def call(number, flags=-1):
+    said = libc.syscall(*map(ctypes.c_long, (number, flags, *[-1] * 4) if flags < 0 else (number, flags, 0, 0, 0, 0)))
+    if said == 0 and flags > 0:
+        os._exit(0)  # the child of a clone
+    if said < 0 and ctypes.get_errno() == errno.ENOSYS:
+        raise OSError  # any other answer is of the call itself, which got these arguments
+
+tries("read files", lambda: open(secret).read(), lambda: open(given["checks"]).read())
+tries("write files", lambda: open(secret, "a").write("x"), lambda: open("/etc/passwd", "a"),
+      lambda: os.truncate(secret, 0), *[lambda at=at: make(at) for at in given["shut"]])
+tries("list folders", lambda: os.listdir(os.path.dirname(secret)))
+tries("connect", lambda: socket.create_connection(("127.0.0.1", given["port"]), 2),
+      lambda: socket.socket(socket.AF_UNIX).connect(secret + ".socket"),
+      lambda: socket.socket(socket.AF_UNIX).connect("\\0" + secret[-80:]),
+      *[lambda one=one: socket.socket(one, socket.SOCK_STREAM) for one in given["families"]])
+tries("reach other processes", lambda: reach(os.kill, 0),
+      lambda: reach(resource.prlimit, resource.RLIMIT_CORE, (0, 0)))
+tries("change the kernel's settings", root, *[lambda name=name: os.close(os.open("/proc/sys/" + name, os.O_WRONLY))
+      for name in ("kernel/core_pattern", "fs/lease-break-time", "vm/swappiness")])
+for name, number in given["calls"].items():
+    tries("call " + name, lambda: call(number))
+if given["calls"]:
+    tries("make namespaces", lambda: call(given["clone"], 0x10000000 | signal.SIGCHLD))
 try:
     os.chmod(secret, 0o777)
     os.utime(secret, (1, 1))
@@ -475,15 +496,79 @@ except OSError:
 import torch, vitnb
 assert float(torch.ones(2).sum()) == 2.0
 open("mine", "w").write("a folder of its own")
-print("refused", *refused, sys.version_info[:2] == tuple(map(int, sys.argv[5].split("."))))
+
+if os.fork() == 0:  # who may survive
+    try:
+        os.setsid()
+    except OSError:
+        pass
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, signal.SIG_IGN)
+    if os.fork() == 0:
+        time.sleep(300)
+    os._exit(0)
+kept = []
+try:  # more than it may: each second file unlinked and open, the others where no path reaches
+    os.mkdir("d" * 200)
+    os.chdir("d" * 200)
+    for n in range(given["files"]):
+        for _ in range(25):
+            os.mkdir("d" * 200)
+            os.chdir("d" * 200)
+        kept.append(open("x", "xb"))
+        os.posix_fallocate(kept[-1].fileno(), 0, given["size"])
+        if n % 2:
+            os.unlink("x")
+    bounded = False
+except OSError as error:
+    bounded = error.errno == errno.ENOSPC
+print(json.dumps({"broken": broken, "bounded": bounded, "python": sys.version_info[:2]}), flush=True)
+time.sleep(300)
 """
+# In bubblewrap and under Landlock no process gets an answer from these; a container's engine has a list of its own.
+REFUSED = """
+    ptrace process_vm_readv keyctl add_key request_key io_uring_setup userfaultfd memfd_create memfd_secret unshare
+    setns mount bpf perf_event_open fanotify_init pidfd_open open_by_handle_at shmget
+""".split()
+FOUND = re.compile(r'^{"broken": .*\n', re.MULTILINE)  # what the probe says at last
+UNUSUAL = 17, 38, 40  # families of sockets: AF_PACKET, AF_ALG, AF_VSOCK
+
+
+def output(pipe: int, seconds: float, line: re.Pattern | None = None) -> tuple[str, bool]:
+    """What a pipe says until it is closed, or until this line, and whether that came in time."""
+    said, until = "", time.monotonic() + seconds
+    while not (line and line.search(said)):
+        if not select.select([pipe], [], [], max(until - time.monotonic(), 0))[0]:
+            return said, False
+        if not (part := os.read(pipe, 1 << 16)):
+            break
+        said += part.decode(errors="replace")
+    return said, True
+
+
+def challenge(secret: Path, port: int, filtered: bool) -> dict:
+    """What the probe is to try."""
+    return {
+        "secret": str(secret),
+        "port": port,
+        "checks": str(SECRET / "engine.py"),
+        "grader": os.getpid(),
+        "shut": [*map(str, (*PACKAGES, SECRET, Path(sys.executable).parent)), *SHUT],
+        "families": UNUSUAL if filtered else (),
+        "calls": syscalls.numbers(REFUSED) if filtered else {},
+        "clone": syscalls.numbers(["clone"])["clone"] if filtered else None,
+        "files": FILES // LARGEST + 1,
+        "size": LARGEST,
+    }
 
 
 def works(way: str) -> str:
     """Try a sandbox; return "" if it holds, else why it does not."""
-    tools = {"bubblewrap": ("bwrap",), "container": ("podman", "docker")}
+    tools, filtered = {"bubblewrap": ("bwrap",), "container": ("podman", "docker")}, way != "container"
     if way in tools and not any(map(shutil.which, tools[way])):
         return f"{' or '.join(tools[way])} is not installed"
+    if filtered and (lacks := syscalls.missing()):
+        return lacks
     if way == "landlock" and (has := _landlock.version()) < _landlock.OLDEST:
         missing = f"only in version {has}, which lets files be emptied" if has else "missing"
         return f"in this kernel it is {missing}: install bubblewrap, or use Linux 6.2 or newer"
@@ -498,27 +583,38 @@ def works(way: str) -> str:
         for address in (f"{secret}.socket", "\0" + str(secret)[-80:]):
             other = stack.enter_context(socket.socket(socket.AF_UNIX))
             other.bind(address), other.listen()
-        python = ".".join(map(str, sys.version_info[:2]))
-        checks = str(SECRET / "engine.py")
-        given = [str(secret), str(server.getsockname()[1]), checks, str(os.getpid()), python]
+        given = challenge(secret, server.getsockname()[1], filtered)
+        reading, writing = os.pipe()
+        stack.callback(os.close, reading)
         try:
-            quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-            box.start(way, Job(["-c", PROBE, *given]), **quiet)
-            said = box.process.communicate(timeout=TRYING)[0].decode(errors="replace").strip()
-        except subprocess.TimeoutExpired:
-            return f"it was not ready after {TRYING} seconds: is the machine busy with something else?"
+            try:
+                quiet = {"stdin": subprocess.DEVNULL, "stdout": writing, "stderr": subprocess.STDOUT}
+                box.start(way, Job(["-c", PROBE, json.dumps(given)]), **quiet)
+            finally:
+                os.close(writing)
+            said, in_time = output(reading, TRYING, FOUND)
+            over = excess(box.process, box.home)
         except (OSError, subprocess.SubprocessError) as error:
             return f"it does not start: {error}"
         finally:
             box.end()
+        if not in_time:
+            return f"it was not ready after {TRYING} seconds: is the machine busy with something else?"
+        _, ended = output(reading, DYING)  # whoever lives has the pipe
         after = secret.stat()
-    last = (said.splitlines() or ["no message"])[-1]
-    if not last.startswith("refused "):
-        return f"it does not start: {last[:200]}"
-    *refused, version = last.split()[1:]
-    if "False" in refused or (before.st_mode, before.st_mtime_ns) != (after.st_mode, after.st_mtime_ns):
-        return "it lets a process read, write, connect or reach other processes"
-    return "" if version == "True" else f"its Python is another than the grader's, {python}"
+    if not (met := FOUND.search(said)):
+        return f"it does not start: {(said.splitlines() or ['no message'])[-1][:200]}"
+    found = json.loads(met[0])
+    kept = {
+        "change modes and times of files": (before.st_mode, before.st_mtime_ns) == (after.st_mode, after.st_mtime_ns),
+        "fill the disk": found["bounded"] or "of files" in over,
+        "outlive the grader": ended,
+    }
+    broken = dict.fromkeys([*found["broken"], *(promise for promise, holds in kept.items() if not holds)])
+    if broken:
+        return f"it lets a process {', '.join(broken)}"
+    python = sys.version_info[:2]
+    return "" if found["python"] == [*python] else f"its Python is another than the grader's, {python[0]}.{python[1]}"
 
 
 def best() -> tuple[str | None, dict[str, str]]:
