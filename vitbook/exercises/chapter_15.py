@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from vitbook.exercises.declaration import Exercise, Judgement, NotDone
 from vitbook.exercises.forms import changed, compute, kinds, predict, unreached
-from vitbook.exercises.values import apart, close, expected, first_that, fresh, tensor_like
+from vitbook.exercises.values import apart, close, expected, first_that, fresh, other_shape, parts, tensor_like
 
 # 15.1: the first step --------------------------------------------------------------------------------------
 
@@ -48,27 +48,67 @@ predict(
 
 # 15.2: one channel -----------------------------------------------------------------------------------------
 
-compute(
+Pair = tuple[Tensor, Tensor]
+
+
+def _folded(kernel: Tensor, bias: Tensor, mean: Tensor, std: Tensor, sign: float = -1.0) -> Pair:
+    """The kernel (D, 1, p, p) and the bias that take a gray image as it is; sign is that of what the means add."""
+    scaled = kernel / std.view(3, 1, 1)
+    return scaled.sum(1, keepdim=True), bias + sign * (scaled * mean.view(3, 1, 1)).sum((1, 2, 3))
+
+
+GRAY_ONES = {
+    "You take the mean over the channels, so a token gets a third of what it should: three equal channels add up.": (
+        lambda kernel, bias, mean, std: _folded(kernel / 3, bias, mean, std)
+    ),
+    "You add up the channels as if the images were not normalised. What is (x - mean) / std of each channel?": (
+        lambda kernel, bias, mean, std: (kernel.sum(1, keepdim=True), bias)
+    ),
+    "Your kernel is right, and your bias is the old one. What does - mean / std add to a token, whatever the image?": (
+        lambda kernel, bias, mean, std: _folded(kernel, bias, mean, std, sign=0.0)
+    ),
+    "Your kernel is right; what the means add to the bias has the wrong sign.": (
+        lambda kernel, bias, mean, std: _folded(kernel, bias, mean, std, sign=1.0)
+    ),
+    "You multiply by the standard deviations; to normalise is to divide by them.": (
+        lambda kernel, bias, mean, std: _folded(kernel, bias, mean, 1 / std)
+    ),
+    "Your kernel has no axis for the channel: a convolution takes (D, 1, p, p).": (
+        lambda kernel, bias, mean, std: (_folded(kernel, bias, mean, std)[0][:, 0], bias)
+    ),
+}
+
+
+def _for_gray(result: Any, *case: Tensor) -> str | None:
+    right, found = _folded(*case), parts(result, 2, "the pair (kernel, bias)")
+    if other_shape(found[0], right[0]) and found[0].shape == right[0][:, 0].shape:
+        return list(GRAY_ONES)[-1]
+    found = tuple(map(tensor_like, found, right))
+
+    def fits(pair: Pair) -> bool:
+        return all(close(a, b, 1e-4) for a, b in zip(found, pair, strict=True))
+
+    if fits(right):
+        return None
+    known = first_that(lambda wrong: fits(wrong(*case)), GRAY_ONES)
+    off = [apart(a, b) for a, b in zip(found, right, strict=True)]
+    return known or f"Your kernel is {off[0]}, your bias {off[1]}, and by no mistake that I know."
+
+
+Exercise(
     "15.2",
-    "for_gray(kernel)",
-    "Write down what the convolution adds up at one place: a sum over channels, rows and columns of the patch. If the "
-    "three channels hold the same number, what can be factored out?",
-    "The result has one channel, (D, 1, p, p), and its numbers are larger than those of a single channel.",
-    cases=lambda: [(fresh(5, 3, 4, 4),), (fresh(8, 3, 2, 2),)],
-    reference=lambda kernel: kernel.sum(1, keepdim=True),
-    mistakes={
-        "You take the mean over the channels, so a token gets a third of what it should: three equal channels add "
-        "up.": lambda kernel: kernel.mean(1, keepdim=True),
-        "You take the first channel alone. The two others looked at the same pixels, and their weights are lost.": (
-            lambda kernel: kernel[:, :1].clone()
-        ),
-        "Your kernel has no axis for the channel: a convolution takes (D, 1, p, p).": lambda kernel: kernel.sum(1),
-        "You multiply the channels; their contributions to a token are added up.": (
-            lambda kernel: kernel.prod(1, keepdim=True)
-        ),
-    },
-    otherwise=lambda result, right, kernel: f"Your kernel is {apart(result, right)}, and by no mistake that I know.",
-    right="a gray image gives the tokens of the same image with three equal channels.",
+    "for_gray(kernel, bias, mean, std)",
+    "Write down what the convolution adds up at one place: channels, rows and columns of the patch, each pixel as "
+    "(x - mean) / std of its channel. If x is the same in all three channels, what can be factored out?",
+    "The factor of x is the new kernel, (D, 1, p, p). What is left has no x in it: one number for each feature, and so "
+    "it belongs to the bias.",
+    cases=lambda: [
+        (fresh(D, 3, p, p), fresh(D), 0.3 + 0.1 * fresh(3).abs(), 0.2 + 0.1 * fresh(3).abs())
+        for D, p in ((5, 4), (8, 2))
+    ],
+    judge=_for_gray,
+    mistakes=GRAY_ONES,
+    right="a gray image gives the tokens of the same image with three equal channels, normalised.",
 )
 
 
