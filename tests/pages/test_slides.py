@@ -90,7 +90,7 @@ SEED = [
     ("GELU, and dropout after each linear layer", "The MLP", ["GELU", "dropout"]),
     ("class ViTMLP", "The MLP", ["d504b10c code"]),
     ("post-norm and pre-norm", "The block: pre-norm and post-norm", ["159f2e1b math", "f94cc5e0 math"]),
-    ("class ViTBlock", "The block: pre-norm and post-norm", ["20b98dd5 code", "cec02da8 code"]),
+    ("class ViTBlock", "The block: pre-norm and post-norm", ["20b98dd5 passage /class PreNorm/", "cec02da8 code"]),
     ("pre-norm bears deeper stacks", "What does the place of the norm change?", ["b4d1a002 live"]),
     ("LLaMA and GPT are pre-norm", "The block: pre-norm and post-norm", ["GPT-2", "LLaMA"]),
     ("a block keeps the shape", "A contract: the shape does not change", ["16c009b3 output", "stacked"]),
