@@ -148,6 +148,7 @@ def setup(app: Sphinx) -> dict:
     app.setup_extension("pages.handouts")
     app.setup_extension("pages.plot_images")
     app.setup_extension("pages.policy")
+    app.setup_extension("pages.search")
     app.setup_extension("pages.still")
     app.connect("config-inited", follow_repository, priority=100)
     app.connect("source-read", prepare_source)
