@@ -138,6 +138,7 @@ def setup(app: Sphinx) -> dict:
     app.add_directive("chapter-seconds", ChapterSeconds)
     app.setup_extension("pages.about")
     app.setup_extension("pages.api")
+    app.setup_extension("pages.folded")
     app.setup_extension("pages.formulas")
     app.setup_extension("pages.frame")
     app.setup_extension("pages.glossary")
