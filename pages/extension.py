@@ -145,6 +145,7 @@ def setup(app: Sphinx) -> dict:
     app.setup_extension("pages.live_figures")
     app.setup_extension("pages.moved")
     app.setup_extension("pages.drawings_inline")
+    app.setup_extension("pages.sheets")
     app.setup_extension("pages.slides")
     app.setup_extension("pages.handouts")
     app.setup_extension("pages.plot_images")
