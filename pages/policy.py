@@ -129,7 +129,6 @@ def policy(found: Found, extra: Found | None = None) -> str:
     scripts = [*found.scripts, *extra.scripts, *(runnable(one["_esm"]) for one in live)]
     styles = [*found.styles, *extra.styles, *(one.get("_css", "") for one in live)]
     attributes = [*found.attributes, *extra.attributes]
-    searches = any("searchtools.js" in name for name in found.files)
     speaks = any("reveal/notes.js" in name for name in found.files)
     rules = {
         "default-src": "'none'",
@@ -147,8 +146,6 @@ def policy(found: Found, extra: Found | None = None) -> str:
         rules["style-src"].insert(1, "'unsafe-hashes'")  # these attributes, and no others
     if "new Worker(" in code:
         rules["worker-src"] = "blob:"  # from the disk no browser starts a worker from a file
-    if searches:
-        rules["connect-src"] = "'self'"
     if speaks:
         rules["frame-src"] = "'self'"  # the speaker's view shows this slide and the next
     return "; ".join(f"{name} {value if isinstance(value, str) else ' '.join(value)}" for name, value in rules.items())
@@ -196,16 +193,9 @@ def seal(app: Sphinx, exception: Exception | None) -> None:
     icons, notes = out / ICONS, out / "_static" / "reveal" / "notes.js"
     book = of_icons(icons.read_text(encoding="utf-8")) if icons.exists() else Found()
     deck = of_decks(notes.read_text(encoding="utf-8")) if notes.exists() else Found()
-    pages = {path: lighter(path.read_text(encoding="utf-8")) for path in sorted(out.rglob("*.html"))}
-    found = {path: read(page) for path, page in pages.items()}
-    # The search reads the pages that it finds, and browsers judge their styles by its policy.
-    search = Found(
-        styles=[*book.styles, *(style for one in found.values() for style in one.styles)],
-        attributes=[style for one in found.values() for style in one.attributes],
-    )
-    for path, page in pages.items():
-        files = " ".join(found[path].files)
-        extra = search if "searchtools.js" in files else deck if "reveal/notes.js" in files else book
+    for path in sorted(out.rglob("*.html")):
+        page = lighter(path.read_text(encoding="utf-8"))
+        extra = deck if "reveal/notes.js" in page else book
         try:
             path.write_text(sealed(page, extra), encoding="utf-8")
         except ValueError as error:

@@ -458,3 +458,14 @@ def test_tool_keeps_what_is_shown_and_the_same_bytes(tmp_path):
     assert notebooks.run(path, check=True, root=tmp_path) == []
     assert path.read_bytes() == first
     assert json.loads(first)["cells"]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("chapter", ["03-attention", "05-pre-norm-post-norm", "06-depth", "13-scale"])
+def test_nothing_moves_when_a_figure_awakes(visit, chapter, width):
+    page, _ = visit(f"book/{chapter}.html", width=width)
+    frame = page.locator(".live-figure").first
+    asleep = frame.bounding_box()["height"]
+    frame.scroll_into_view_if_needed()
+    frame.locator(".vf").first.wait_for()
+    assert frame.bounding_box()["height"] == pytest.approx(asleep, abs=40)  # the heights are in book.css

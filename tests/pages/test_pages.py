@@ -118,3 +118,41 @@ def test_colab_opens_the_stamped_copy_of_this_notebook(site, chapter):
     slug = origin.repository(declared.removeprefix("https://github.com/"), ROOT)
     links = set(re.findall(r"https://colab\.research[^\"]+", (site / f"{chapter}.html").read_text()))
     assert links == {f"https://colab.research.google.com/github/{slug}/blob/colab/{chapter}.ipynb"}
+
+
+# The theme's own keys work: without them the theme makes errors.
+NO_STORAGE = """for (const name of ["getItem", "setItem"]) {
+  const own = Storage.prototype[name];
+  Storage.prototype[name] = function (key, ...rest) {
+    if (key === "show-all-code") throw Error("no storage");
+    return own.call(this, key, ...rest);
+  };
+}"""
+FOLDED = ".cell:not(.tag_hide-cell) > details.hide"
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_one_button_shows_all_code_and_the_browser_remembers(visit, width):
+    page, watch = visit("book/10-recipes.html", width=width)
+    button = page.get_by_role("button", name="Show all code")
+    folded = page.locator(FOLDED)
+    assert folded.count() > 10 and page.locator(f"{FOLDED}[open]").count() == 0
+    assert page.locator(f"{FOLDED} + .cell_output").count() == 0  # what it draws stands first
+    assert folded.first.bounding_box()["height"] < 30
+    assert_sound(page, "article", colours_only=True)
+    button.click()
+    assert page.locator(f"{FOLDED}[open]").count() == folded.count()
+    page.reload()
+    assert page.locator(f"{FOLDED}[open]").count() == folded.count()
+    page.get_by_role("button", name="Hide all code").click()
+    assert page.locator(f"{FOLDED}[open]").count() == 0
+    watch.assert_clean()
+
+
+def test_all_code_shows_where_the_browser_keeps_nothing(visit):
+    page, watch = visit("book/10-recipes.html", from_file=True)
+    page.add_init_script(NO_STORAGE)
+    page.reload()
+    page.get_by_role("button", name="Show all code").click()
+    assert page.locator(f"{FOLDED}[open]").count() == page.locator(FOLDED).count()
+    watch.assert_clean()

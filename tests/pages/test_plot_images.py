@@ -8,6 +8,8 @@ from PIL import Image
 
 from pages import live_figures, plot_images
 
+A = 'width="720" height="100" loading="lazy"'
+
 
 def image(path, width, black):
     """An image on white of which a share is black, and a tenth blue."""
@@ -23,7 +25,7 @@ def image(path, width, black):
 )
 def test_a_drawing_may_turn_and_what_is_wide_scrolls(tmp_path, width, black, classes):
     image(tmp_path / "a.png", width, black)
-    assert plot_images.looks(tmp_path / "a.png") == classes
+    assert plot_images.looks(tmp_path / "a.png") == (classes, (width, 100))
 
 
 def test_every_page_says_what_its_plots_are_like(tmp_path):
@@ -31,13 +33,18 @@ def test_every_page_says_what_its_plots_are_like(tmp_path):
     (tmp_path / "book").mkdir()
     image(tmp_path / "_images" / "a.png", 720, 0.0)
     image(tmp_path / "_images" / "b.png", 400, 0.5)
-    page = '<img alt="one" src="../_images/a.png"><img class="x" src="../_images/a.png"><img src="../_images/b.png">'
+    start = '<div class="bd-article">'
+    page = (
+        start
+        + '<img alt="one" src="../_images/a.png"><img class="x" src="../_images/a.png"><img src="../_images/b.png">'
+    )
     (tmp_path / "book" / "page.html").write_text(page + '<img src="../_static/logo.png"><img src="../_images/no.png">')
     app = SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(name="html", format="html"))
     plot_images.mark(app, None)
     assert (tmp_path / "book" / "page.html").read_text() == (
-        '<img class="plot-wide plot-drawn" alt="one" src="../_images/a.png">'
-        '<img class="x plot-wide plot-drawn" src="../_images/a.png"><img src="../_images/b.png">'
+        f'{start}<img class="plot-wide plot-drawn" {A} alt="one" src="../_images/a.png">'
+        f'<img {A} class="x plot-wide plot-drawn" src="../_images/a.png">'
+        '<img width="400" height="100" loading="lazy" src="../_images/b.png">'
         '<img src="../_static/logo.png"><img src="../_images/no.png">'
     )
 
