@@ -34,7 +34,7 @@ KEPT = (
     "attn-qkv-code",
     "attn-drawing",
     "more-right",
-    "check-yourself",
+    "f393d8d7",
     "quiz",
 )
 SECOND = """# Words

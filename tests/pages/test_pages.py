@@ -54,7 +54,7 @@ def test_page_is_light_to_load_whole_and_accessible(visit, path):
     whole, figures = page.evaluate(WEIGHT)
     print(f"\n{path}: a first visit brings {whole:,} bytes unpacked, {figures:,} of them for live figures")
     assert figures < (notebooks.MAX_BYTES if Path(path).stem in notebooks.HEAVY else notebooks.MAX_STATE)
-    assert 500_000 < whole < 3_000_000  # less, and something was not counted
+    assert 300_000 < whole < 3_000_000  # less, and something was not counted
     watch.assert_clean()
     assert_set(page, "light")
     assert page.locator("article h1").count() == 1
