@@ -138,6 +138,9 @@ FRAME = re.compile(r'<div class="live-figure .*?</script></div>', re.DOTALL)
 STORED = re.compile(r'(?<=widget-state\+json">).*?(?=</script>)', re.DOTALL)
 
 
+SEEN_AND_FILLED = "frame => { frame.scrollIntoView(); return frame.textContent.trim() !== '' }"
+
+
 def assert_survives(figure, page, path, garbage):
     """Each damage to the stored state, {words: (pattern, replacement)}, becomes a message; the page goes on.
 
@@ -159,7 +162,8 @@ def assert_survives(figure, page, path, garbage):
     page.reload()
     for shown, words in enumerate(garbage, number):
         failed = page.locator(".live-figure").nth(shown)
-        failed.scroll_into_view_if_needed()
+        # A reload scrolls back to where the page was, at some time after it has loaded.
+        page.wait_for_function(SEEN_AND_FILLED, arg=failed.element_handle(), polling=200)
         expect(failed).to_contain_text(words)
     alive = page.locator(".live-figure").nth(number + len(garbage))
     alive.scroll_into_view_if_needed()
