@@ -252,6 +252,17 @@ def test_a_hostile_submission_fails_alone(case, way, tmp_path):
     assert verdict.right == right and words in verdict.sentence, verdict.sentence
 
 
+def test_too_many_processes_are_told_where_the_watch_comes_late(way, tmp_path, monkeypatch):
+    if way == "container":
+        pytest.skip("the engine counts processes there")
+    monkeypatch.setattr(student.sandbox, "excess", lambda *_: "")
+    code = f"""def count_tokens(*size):
+    for _ in range({sandbox.PROCESSES} + 6):
+        if not os.fork(): break
+    while True: time.sleep(1)"""
+    assert "too many processes" in said_of(way, tmp_path, "import os, time", code, COUNT_CHECK, seconds=4.0).sentence
+
+
 @pytest.mark.parametrize("sandboxed", ["bubblewrap", "landlock"])
 def test_a_sandbox_keeps_everything_around_it(sandboxed, tmp_path):
     if reason := sandbox.works(sandboxed):

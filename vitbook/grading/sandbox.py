@@ -37,6 +37,7 @@ ADDRESSES = 6 << 30  # bytes of address space of each process: torch alone takes
 MEMORY = 4 << 30  # bytes in use by all processes of one notebook together
 SECONDS = 120  # of processor time for one notebook and all its exercises
 PROCESSES, THREADS = 64, 512  # of one notebook
+CROWDED = "it starts too many processes"
 FILES = 256 << 20  # bytes in the folder of a notebook
 EMPTY = 1024  # bytes that a file takes with nothing in it
 LARGEST = 64 << 20  # bytes of one file, and in bubblewrap of all files together
@@ -411,14 +412,14 @@ def excess(process: subprocess.Popen, home: Path) -> str:
     inside = members(process.pid)
     processes = [path for path, _ in inside]
     if crowded(inside):
-        return "it starts too many processes"
+        return CROWDED
     # What processes share is counted once, but to tell it apart takes the kernel longer: meanwhile they may be many.
     if sum(map(memory, processes)) > MEMORY:
         used = 0
         for one in processes:
             used += memory(one, shared=False)
             if crowded(members(process.pid)):
-                return "it starts too many processes"
+                return CROWDED
         if used > MEMORY:
             return f"its processes together take more than {MEMORY >> 30} GB of memory"
     if home.exists() and taken(home, processes) > FILES:
