@@ -1,7 +1,7 @@
 """What two checkers for any network say of the collection of faults, and of right ViTs in many hands.
 
-Chapter 16. Both as they come, but that neural_net_checklist's two checks that train are left out:
-they may take 65,536 steps a model.
+Chapter 16, which calls them A and B. Both as they come, but that B's two checks that train are left
+out: they may take 65,536 steps a model.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from experiments._models import handwritten, in_a_model, of_fault
 from vitbook import faults
 
 BATCH = 16
-CHECKERS = {"torchtest2": "0.1.0", "neural-net-checklist": "1.1.0"}  # from PyPI, needed for this record alone
+CHECKERS = {"A": "torchtest2 0.1.0", "B": "neural-net-checklist 1.1.0"}  # from PyPI, needed for this record alone
 CHECKLIST = (  # (check, its arguments): of a model, or of a function that builds one
     ("balanced_classification_cross_entropy_loss_at_init", False, {"num_classes"}),
     ("balanced_classification_cross_entropy_init_calibrated", False, {"num_classes"}),
@@ -53,7 +53,7 @@ def judged(build: Callable[[], nn.Module], image: tuple, num_classes: int) -> di
     """The names of the checks that a model fails; one that ends in an error counts as failed."""
     torch.manual_seed(0)
     batch = torch.randn(BATCH, *image), torch.arange(BATCH) % num_classes
-    return {"torchtest2": _torchtest2(build, batch), "neural-net-checklist": _checklist(build, batch, num_classes)}
+    return {"A": _torchtest2(build, batch), "B": _checklist(build, batch, num_classes)}
 
 
 def _torchtest2(build: Callable[[], nn.Module], batch: tuple[Tensor, Tensor]) -> list[str]:
