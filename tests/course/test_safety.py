@@ -718,6 +718,7 @@ class Sent(student.Student):
             {"3.1"},
         )
         self.at, self.alike = [0, 0], {}
+        self.way = "container"  # which has no processes to look at
 
     def receive(self, until):
         return self.reply, False

@@ -318,6 +318,40 @@ def test_images_that_look_at_each_other_are_refused():
         from_torchvision(Rolled(32, 16, 1, 1, 8, 8))
 
 
+def noisy(_part, _given, x):
+    """A hook that adds noise in training."""
+    return x + 0.1 * torch.randn_like(x) if _part.training else x
+
+
+def patched(model):
+    inner = model.forward
+    model.forward = lambda x: inner(x + 0.1 * torch.randn_like(x) if model.training else x)
+
+
+class OneMore(torch.nn.GELU):
+    def forward(self, x):
+        return super().forward(x) * (1.1 if self.training else 1)
+
+
+ONLY_IN_TRAINING = [  # what a model computes otherwise while it trains, each in a place of its own
+    lambda m: m.encoder.register_forward_hook(noisy),
+    lambda m: m.encoder.ln.register_forward_pre_hook(lambda part, given: noisy(part, None, given[0])),
+    patched,
+    lambda m: setattr(m.heads, "head", torch.nn.Sequential(torch.nn.Dropout(0.5), m.heads.head)),
+    lambda m: setattr(m.encoder, "dropout", torch.nn.BatchNorm1d(5, affine=False)),
+    lambda m: m.encoder.layers[0].mlp.__setitem__(1, OneMore()),
+    lambda m: setattr(m.encoder, "dropout", torchvision.ops.StochasticDepth(0.5, "row")),
+]
+
+
+@pytest.mark.parametrize("n", range(len(ONLY_IN_TRAINING)))
+def test_what_is_otherwise_only_in_training_is_refused(n):
+    model = torchvision.models.VisionTransformer(32, 16, 2, 1, 8, 8)
+    ONLY_IN_TRAINING[n](model)
+    with pytest.raises(ValueError, match="compute in training|tokens are off|holds|drops"):
+        from_torchvision(model.eval())
+
+
 def test_a_saved_file_can_be_read_by_whom_any_new_file_can(tmp_path):
     ordinary = tmp_path / "ordinary"
     ordinary.touch()
