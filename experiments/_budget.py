@@ -6,10 +6,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
-from statistics import median
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from experiments._data import resized, unwatched, validated
 from experiments._trials import checkpoint, plain_products, summary, train
@@ -30,9 +29,6 @@ class Arm:
     images: int | None = None  # for training; None: all
 
 
-CLOCKINGS = 5  # of each arm's step
-
-
 def for_seconds(name: str, arms: dict[str, Arm], seconds: float, seeds: list[int]) -> dict[str, dict]:
     """Train every arm with every seed for the steps that fit into the seconds of one core; judge by validation.
 
@@ -48,10 +44,9 @@ def steps_within(seconds: float, name: str, arms: dict[str, Arm]) -> dict[str, i
     """Clock a step of each arm: how many of them fit into these seconds."""
     path = checkpoint(f"{name}-steps")
     if not path.exists():  # a run that goes on keeps the steps that it began with
-        clocked = two_at_a_time(seconds_a_step, [*arms.values()] * CLOCKINGS)  # in turn, as the machine's speed varies
-        each = {arm: median(clocked[n :: len(arms)]) for n, arm in enumerate(arms)}
+        clocked = torch.cat(two_at_a_time(seconds_of_steps, [[*arms.values()]] * 2)).median(0).values
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save({arm: round(seconds / each[arm]) for arm in arms}, path)
+        torch.save({arm: round(seconds / one) for arm, one in zip(arms, clocked.tolist(), strict=True)}, path)
     return torch.load(path, weights_only=True)
 
 
@@ -75,16 +70,23 @@ def two_at_a_time(one: Callable, jobs: Iterable) -> list:
 once = cache(validated)  # in each process
 
 
-def seconds_a_step(arm: Arm, seconds: float = 5.0) -> float:
-    """Seconds of processor time of a training step: the median over these seconds, after three steps to warm up."""
-    data, times = of_side(once().subset(2_000), arm.side), []
+def seconds_of_steps(arms: list[Arm], rounds: int = 100) -> Tensor:
+    """Seconds of processor time of training steps, (rounds, arms).
+
+    The arms take their steps in turn: a machine's speed may vary by a tenth
+    within a minute, and that meets all of them alike.
+    """
     torch.manual_seed(0)
+    data = {side: of_side(once().subset(2_000), side) for side in {arm.side for arm in arms}}
+    runs = [Training(arm.build().train(), data[arm.side], replace(arm.recipe, epochs=1_000)) for arm in arms]
+    times = []
     with plain_products():
-        run = Training(arm.build().train(), data, replace(arm.recipe, epochs=1_000))
-        while run.step <= 4 or times[-1] - times[2] <= seconds:
-            run.train_step()
-            times.append(time.process_time())
-    return median(after - before for before, after in zip(times[2:], times[3:], strict=False))
+        for _ in range(rounds + 3):  # three to warm up
+            for run in runs:
+                start = time.process_time()
+                run.train_step()
+                times.append(time.process_time() - start)
+    return torch.tensor(times).view(-1, len(arms))[3:]
 
 
 def timed_trial(job: tuple[Arm, int, str]) -> dict:
