@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, replace
 from datetime import date
 from functools import partial
+from itertools import accumulate, count
 from zipfile import ZipFile
 
 import pytest
@@ -135,6 +136,18 @@ def test_different_images_are_told_of_records_with_and_without_them(digits):
     assert results.distinct_images({"images": 39 * 54_976}, 33_174, 64) == 54_976
     with pytest.raises(ValueError, match="63000, which is no 1000 steps of 64"):
         results.distinct_images({"images": 63_000}, 1_000, 64)
+
+
+def test_a_machine_that_grows_slower_is_slower_for_all_arms(digits, monkeypatch):
+    """Arms once were clocked one after another, so the same model got a tenth fewer steps in its second name."""
+    seconds = count(1.0, 0.001)  # each reading of the clock comes later after the one before
+    now = accumulate(seconds)
+    monkeypatch.setattr(_budget.time, "process_time", lambda: next(now))
+    twice = {name: torch.cat([getattr(digits, name)] * 2) for name in ("train_images", "train_labels")}
+    monkeypatch.setattr(_budget, "once", lambda: replace(digits, **twice))
+    arm = _budget.Arm(SMALLEST, Recipe(batch_size=32))
+    first, second = _budget.seconds_of_steps([arm, arm], rounds=20).median(0).values
+    assert 1 < second / first < 1.01
 
 
 def test_a_trial_that_is_kept_is_not_run_again(digits, monkeypatch):
