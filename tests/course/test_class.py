@@ -311,6 +311,10 @@ def test_a_table_is_proposed_corrected_and_graded(tmp_path, judged, capsys):
     table.write_bytes(b"\xff\xfe" + text.encode("utf-16-le"))
     assert points(run(source, "--students", table)) == {"Ada Bo": 3, "Ben": 3, "Cy": 3}
     assert "In no row of the table of students (1): hw/team 7/old.ipynb" in capsys.readouterr().out
+    table.write_text("Nachname;Datei\nAda;hw/ada/w.ipynb\n")
+    run(source, "--students", table, status=2)
+    said = capsys.readouterr().err
+    assert "0 columns 'student' in ['Nachname', 'Datei']: its first line must be student,file" in said
     table.write_text("student,file\nAda,hw/ada/x.ipynb\n")
     run(source, "--students", table, status=2)
     assert "has no file 'hw/ada/x.ipynb'" in capsys.readouterr().err
@@ -483,3 +487,6 @@ def test_what_happened_before_an_answer_is_one_sentence(way, tmp_path):
     said = student.judge(way, store(tmp_path / "one.ipynb", "import os", "os._exit(1)"), ["3.2"])["3.2"].sentence
     assert said.startswith("3.2: not done yet. Before it, cell 3 did not run") and said.endswith("there is."), said
     assert not said.endswith("..")
+    code = "while True: pass"
+    said = student.judge(way, store(tmp_path / "two.ipynb", code), ["3.2"], seconds=1)["3.2"].sentence
+    assert said.endswith("cell 2 did not run to its end: it took too long (is there a loop that does not end?).")

@@ -376,6 +376,16 @@ def test_without_libseccomp_it_is_said_what_to_install(monkeypatch):
             assert "apt-get install libseccomp2" in sandbox.works(name)
 
 
+@pytest.mark.parametrize("name, words", [("bwrap", "user namespaces"), ("podman", "podman build -t vitnb-grade")])
+def test_a_sandbox_that_does_not_start_says_what_it_needs(name, words, tmp_path, monkeypatch):
+    program = tmp_path / name
+    program.write_text("#!/bin/sh\necho Run \\'--help\\' for more information >&2\nexit 125\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    said = sandbox.works({"bwrap": "bubblewrap"}.get(name, "container"))
+    assert said.startswith("it does not start: Run '--help'") and words in said
+
+
 @pytest.mark.parametrize("alone", [True, False])
 def test_the_filter_is_made_for_arm64_too(alone, monkeypatch):
     import pyseccomp
@@ -763,6 +773,30 @@ def test_only_the_first_place_is_where_a_notebook_begins(n):
         Sent(TOLD[n]).ready(time.monotonic() + 60)
 
 
+def test_a_start_that_fails_takes_no_time_of_the_notebook(tmp_path, monkeypatch):
+    """On a busy machine it did, and the exercises that were judged last got no points."""
+    starts = []
+
+    class Slow(Sent):
+        def __init__(self, *given, **named):
+            super().__init__({"errors": [], "answers": []})
+
+        def ready(self, until):
+            starts.append(until)
+            if len(starts) == 1:
+                time.sleep(2)
+                raise student.Ended(student.LATE)
+
+        def end(self):
+            pass
+
+    monkeypatch.setattr(student, "Student", Slow)
+    path = store(tmp_path / "one.ipynb", "pass")
+    said = student.judge("container", path, ["3.1", "5.2"], last=time.monotonic() + 1)
+    assert len(starts) == 3 and all("not done yet" in one.sentence for one in said.values()), said
+    assert said["3.1"].suspect == "it did not begin: it took too long (is there a loop that does not end?)."
+
+
 def test_a_check_that_does_not_end_is_ended(monkeypatch):
     """Whatever a submission returns that keeps the check itself busy."""
 
@@ -845,6 +879,27 @@ def test_every_byte_on_the_disk_is_counted(how, tmp_path):
         for one in kept or ():
             one.close()
         subprocess.run(["rm", "-rf", tmp_path / "home"], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="of root alone")
+def test_root_in_a_container_sees_what_a_submission_keeps_open(tmp_path):
+    """It may not look into others' processes, and Landlock was refused there as one that lets the disk be filled."""
+    code = """
+import os, subprocess, sys
+from pathlib import Path
+from vitbook.grading import _landlock, sandbox
+given = 0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31  # the rights of root in docker
+home = Path(sys.argv[1])
+file = open(home / "x", "xb")
+os.posix_fallocate(file.fileno(), 0, 1 << 20)
+os.unlink(file.name)
+one = subprocess.Popen(["/bin/sleep", "60"], pass_fds=[file.fileno()], user=sandbox.NOBODY, group=sandbox.NOBODY)
+_landlock.keep(sum(1 << one for one in given))
+print(sandbox.held([Path(f"/proc/{one.pid}")], home), os.stat(f"/proc/thread-self").st_uid)
+one.kill()
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == [str(1 << 20), "0"], done.stderr
 
 
 def test_a_folder_that_cannot_be_read_is_not_made(tmp_path):

@@ -284,7 +284,8 @@ def table(path: Path, heads: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
     places = {head: _places(rows[0] if rows else [], [head]) for head in heads}
     for head, found in places.items():
         if len(found) != 1:
-            raise ValueError(f"{path} has {len(found)} columns {head!r}: its first line must be {','.join(heads)}")
+            said = f"{path} has {len(found)} columns {head!r} in {rows[0] if rows else []}"
+            raise ValueError(f"{said}: its first line must be {','.join(heads)}")
     return [
         (n, {head: plain(row[at] if at < len(row) else "").strip() for head, [at] in places.items()})
         for n, row in enumerate(rows[1:], 2)

@@ -37,7 +37,7 @@ SENTENCE = 2000  # letters of a verdict
 MOST = 1_000_000  # cells of a notebook, and statements of a cell
 GRACE = 30.0  # seconds for what the grader itself does, and a slow machine
 NO_ANSWER = "it sent something else than an answer."
-LATE = "it took too long: is there a loop that does not end?"
+LATE = "it took too long (is there a loop that does not end?)."
 RUNS = 6  # of one notebook, and one more an exercise: each goes on after the place at which the one before it ended
 TRIES = 10  # answers of one exercise in one notebook that are judged, as check() is called again and again
 
@@ -376,7 +376,9 @@ def judge(
         if mine := [n for n in numbers if inside(n) == within]:
             own = of_teacher(COURSE.intersection(mine)) if within else b""
             start = partial(Student, way, notebook, inside=within, own=own)
-            verdicts |= Sitting(start, mine, "inside" if within else "outside", seconds, last).held()
+            sitting = Sitting(start, mine, "inside" if within else "outside", seconds, last)
+            verdicts |= sitting.held()
+            last = sitting.last  # later by what the starts have taken
     return {n: verdicts[n] for n in numbers}
 
 
@@ -416,8 +418,10 @@ class Sitting:
 
     def once(self, student: Student) -> None:
         start = time.monotonic()
-        student.ready(start + START)
-        self.last += time.monotonic() - start
+        try:
+            student.ready(start + START)
+        finally:
+            self.last += time.monotonic() - start
         student.run(self.until(3 * self.seconds), lambda number: self.judge(student, number, TRIES))
         for number in self.numbers:
             if number in student.answers and (number not in self.said or self.past[number] > TRIES):
@@ -456,7 +460,8 @@ class Sitting:
             self.ended = "Your answer was not tried: other answers ended the program too often."
             return not self.machine
         self.ended = f"Your notebook did not run to its end: {reason}"
-        self.happened.append(f"cell {student.at[0]} did not run to its end: {reason}")
+        cell = f"cell {student.at[0]} did not run to its end" if student.at[0] else "it did not begin"
+        self.happened.append(f"{cell}: {reason}")
         new = student.at not in self.stops
         self.stops.append(student.at)
         return new and isinstance(reason, Ended) and not self.machine and not set(self.numbers) <= set(self.said)
