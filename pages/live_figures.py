@@ -1,7 +1,10 @@
 """Figures that live in the page: their still images, the script that wakes them, controls that need Python."""
 
+import hashlib
 import json
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from docutils import nodes
@@ -10,8 +13,11 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 KIND = "application/vnd.jupyter.widget"
 VIEW, STATE = f"{KIND}-view+json", f"{KIND}-state+json"
-SAVED = re.compile(rf'<script[^>]*type="{re.escape(STATE)}"[^>]*>.*?</script>\n?', re.DOTALL)
+SAVED = re.compile(rf'(<script[^>]*type="{re.escape(STATE)}"[^>]*>)(.*?)(</script>\n?)', re.DOTALL)
 KIND_OF = re.compile(r"(\w+): a live figure")  # how a figure names itself where it is text
+FOLDER = Path("_static", "figures")  # beside figures.js, which asks for what is in it
+LEAST = 1000  # characters: a shorter text is not worth a file
+PART = re.compile(r'\{"part": "(\w+)"\}')
 SLEEPS = """<p class="figure-sleeps">This control needs Python: it comes alive in Colab or JupyterLab.
 Here you see what it last showed.</p>"""
 
@@ -65,16 +71,64 @@ class StillImages(SphinxPostTransform):
 
 def at_the_end(page: str) -> str:
     """Return a page whose figures' states stand at its end: most of its bytes, behind all that is seen."""
-    states = "".join(SAVED.findall(page))
+    states = "".join(found[0] for found in SAVED.finditer(page))
     return SAVED.sub("", page).replace("</body>", f"{states}</body>", 1) if "</body>" in page else page
 
 
-def move_states(app: Sphinx, exception: Exception | None) -> None:
-    """Put the states of all pages at their ends."""
+def parted(page: str, folder: Path) -> str:
+    """Return a page whose figures have their code and their data, all that is long, in files of this folder.
+
+    A file is named by what it holds, so that pages with the same figure share it. It is a script: browsers refuse
+    all else to a page that was opened from the disk.
+    """
+
+    def part(text: str) -> dict:
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        (folder / f"{name}.js").write_text(f'bookParts["{name}"] = {json.dumps(text)};')
+        return {"part": name}
+
+    def lighter(found: re.Match) -> str:
+        stored = json.loads(found[2])
+        for model in stored["state"].values():
+            for holder in (model["state"], *model.get("buffers", [])):
+                long = {key: text for key, text in holder.items() if isinstance(text, str) and len(text) > LEAST}
+                holder.update({key: part(text) for key, text in long.items()})
+        return found[1] + json.dumps(stored).replace("</", r"<\/") + found[3]
+
+    return SAVED.sub(lighter, page)
+
+
+def joined(page: str, read: Callable[[str], str]) -> str:
+    """Return a page with all that `parted` took out of it; read gives a file of its folder."""
+
+    def text(found: re.Match) -> str:
+        return read(f"{found[1]}.js").partition(" = ")[2].removesuffix(";").replace("</", r"<\/")
+
+    return SAVED.sub(lambda script: PART.sub(text, script[0]), page)
+
+
+def change_pages(app: Sphinx, exception: Exception | None, change: Callable[[str, Path], str]) -> None:
+    """Change all pages that the build has written."""
     if exception or app.builder.name == "epub" or app.builder.format != "html":
         return
     for path in Path(app.outdir).rglob("*.html"):
-        path.write_text(at_the_end(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(change(path.read_text(encoding="utf-8"), Path(app.outdir, FOLDER)), encoding="utf-8")
+
+
+def move_states(app: Sphinx, exception: Exception | None) -> None:
+    """Put the states of all pages at their ends, whole: a page may be as the build before has left it."""
+
+    def moved(page: str, folder: Path) -> str:
+        return at_the_end(joined(page, lambda name: (folder / name).read_text()))
+
+    change_pages(app, exception, moved)
+
+
+def part_states(app: Sphinx, exception: Exception | None) -> None:
+    """Put what is long in the states of all pages into files."""
+    shutil.rmtree(folder := Path(app.outdir, FOLDER), ignore_errors=True)
+    folder.mkdir(parents=True)
+    change_pages(app, exception, parted)
 
 
 def add_script(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
@@ -89,4 +143,5 @@ def setup(app: Sphinx) -> dict:
     app.connect("source-read", prepare_source)
     app.connect("html-page-context", add_script)
     app.connect("build-finished", move_states)
+    app.connect("build-finished", part_states, priority=950)  # after the policy, which reads the figures' code
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,6 +6,8 @@
   const scripts = (what) => document.querySelectorAll(`script[type="${KIND}-${what}+json"]`);
   const models = new Map();
   const modules = new Map();
+  const parts = (window.bookParts = {}); // texts of states, by the names of their files
+  const folder = new URL("figures/", document.currentScript.src);
   let stored;
 
   /** What a figure expects of Jupyter, without a kernel behind it. */
@@ -13,7 +15,7 @@
     constructor(traits) {
       this.traits = traits;
       this.listeners = new Map();
-      this.widget_manager = { get_model: async (id) => find(id) };
+      this.widget_manager = { get_model: find };
     }
 
     get(name) {
@@ -61,20 +63,40 @@
     return new DataView(decoded.buffer);
   }
 
-  /** The model with this id, made from the stored state when it is first asked for. */
-  function find(id) {
-    if (models.has(id)) return models.get(id);
+  /** A text of a state: it stands in the page, or in a file that is asked for now (pages/live_figures.py). */
+  async function whole(text) {
+    if (!text?.part) return text;
+    if (!(text.part in parts))
+      await new Promise((onload, fail) => {
+        const script = document.createElement("script");
+        const onerror = () => fail(Error("a file of it did not come"));
+        Object.assign(script, { src: `${folder}${text.part}.js`, onload, onerror });
+        document.head.append(script);
+      });
+    return parts[text.part];
+  }
+
+  async function make(id) {
     stored ??= Object.assign(
       {},
       ...[...scripts("state")].map((script) => JSON.parse(script.textContent).state),
     );
     if (!stored[id]) throw Error("the page holds no state for it");
     const { state, buffers = [] } = stored[id];
-    for (const { path, data } of buffers) {
+    const texts = Object.entries(state).map(
+      async ([name, text]) => (state[name] = await whole(text)),
+    );
+    const bytes = buffers.map(async ({ path, data }) => {
       const holder = path.slice(0, -1).reduce((part, key) => part[key], state);
-      holder[path.at(-1)] = decode(data);
-    }
-    models.set(id, new Model(state));
+      holder[path.at(-1)] = decode(await whole(data));
+    });
+    await Promise.all([...texts, ...bytes]);
+    return new Model(state);
+  }
+
+  /** The model with this id, made from the stored state when it is first asked for. */
+  function find(id) {
+    if (!models.has(id)) models.set(id, make(id));
     return models.get(id);
   }
 
@@ -112,7 +134,7 @@
     const place = document.createElement("div");
     frame.append(place);
     try {
-      const model = find(id);
+      const model = await find(id);
       const { signal } = new AbortController();
       const figure = await load(model.get("_esm"), model.get("_css"));
       model.ready ??= figure.initialize?.({ model, signal });

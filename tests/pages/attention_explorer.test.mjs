@@ -6,6 +6,7 @@ import {
   ranked,
   rolloutRow,
   effectiveTokens,
+  weigh,
 } from "../../vitbook/figures/attention_explorer.js";
 
 const close = (a, b, within = 1e-6) => {
@@ -44,4 +45,36 @@ test("the effective number of tokens of a row", () => {
   assert.ok(Math.abs(effectiveTokens(Float32Array.of(0.25, 0.25, 0.25, 0.25)) - 4) < 1e-6);
   assert.equal(effectiveTokens(Float32Array.of(0, 1, 0)), 1);
   assert.deepEqual(ranked(Float32Array.of(0.2, 0.5, 0.2, 0.1)), [1, 0, 2, 3]);
+});
+
+// The scores of chapter 3, of shaft, sole and heel, which d = 2 divides.
+const SCORES = [0, 2, 2, 1, 0, 1, 1, 2, 3].map((score) => score / Math.SQRT2);
+
+test("a softmax over the keys makes each row sum to 1, over the queries each column", () => {
+  const [rows, columns] = ["keys", "queries"].map((axis) => weigh(SCORES, 3, axis, 1));
+  close(rows.subarray(0, 3), [0.108, 0.446, 0.446], 5e-4); // as the chapter prints them
+  const sums = (weights, places) =>
+    places.map((ats) => ats.reduce((sum, at) => sum + weights[at], 0));
+  close(
+    sums(rows, [
+      [0, 1, 2],
+      [3, 4, 5],
+      [6, 7, 8],
+    ]),
+    [1, 1, 1],
+  );
+  close(
+    sums(columns, [
+      [0, 3, 6],
+      [1, 4, 7],
+      [2, 5, 8],
+    ]),
+    [1, 1, 1],
+  );
+  close(weigh([...SCORES, ...SCORES], 3, "queries", 1), [...columns, ...columns]);
+});
+
+test("no scores make all weights equal, large ones make a single weight 1", () => {
+  close(weigh(SCORES, 3, "keys", 0), Array(9).fill(1 / 3));
+  close(weigh(SCORES, 3, "keys", 32), [0, 0.5, 0.5, 0.5, 0, 0.5, 0, 0, 1]);
 });

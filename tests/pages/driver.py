@@ -3,10 +3,13 @@
 import json
 import re
 from types import SimpleNamespace
+from urllib.parse import urljoin
 
 import numpy as np
 from axe_playwright_python.sync_playwright import DEFAULT_OPTIONS, Axe, AxeResults
 from playwright.sync_api import expect
+
+from pages import live_figures
 
 # All that a drawing shows, as one value: a canvas's pixels, or an SVG's elements with the colours that they have now.
 INK = """drawing => drawing.matches("canvas")
@@ -146,7 +149,11 @@ def assert_survives(figure, page, path, garbage):
 
     One page shows the figure with every damage, each with a state of its own, and at last without any.
     """
-    whole = page.request.get(page.url).text()
+
+    def read(name):
+        return page.request.get(urljoin(page.url, f"../{live_figures.FOLDER}/{name}")).text()
+
+    whole = live_figures.joined(page.request.get(page.url).text(), read)
     number = figure.evaluate("frame => [...document.querySelectorAll('.live-figure')].indexOf(frame)")
     place, stored, frames = FRAME.findall(whole)[number], json.loads(STORED.search(whole)[0]), []
     for sound, damaged in [*garbage.values(), (r"\A", "")]:

@@ -318,7 +318,7 @@ def test_what_lies_beside_the_pages_is_named_on_the_page_of_licences(site):
     vendors = {path.name for path in (site / "_static" / "vendor").iterdir()}
     assert vendors == {"fontawesome"} and "font awesome" in page
     fonts = {path.stem for path in site.rglob("*.woff2") if "vendor" not in path.parts}
-    assert fonts == {"STIXTwoMath"} and "stix two math" in page
+    assert fonts == {"STIXTwoMath", "formulas", "primes"} and "stix two math" in page
     for script, name in (("scripts/bootstrap.js", "bootstrap"), ("clipboard.min.js", "clipboard.js")):
         assert (site / "_static" / script).exists() and name in page
     assert (site / "_static" / "reveal" / "reveal.js").exists() and "reveal.js" in page

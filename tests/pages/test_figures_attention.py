@@ -52,6 +52,22 @@ def test_maps_travel_exactly(pool):
     assert (explorer.row()[0] - inspection.rollout(maps[:2])[1, 3]).abs().max() < 3e-5
 
 
+@pytest.mark.parametrize("scale", [0, 1, 12**0.5, 32])
+def test_scores_travel_exactly_and_any_axis_weighs_them_as_torch_does(scale):
+    model = small()
+    explorer = AttentionExplorer(model, IMAGES, scores=True)
+    with record_attention(model) as maps, torch.no_grad():
+        model(IMAGES)
+    right = torch.stack(maps, dim=1)[0]  # (L, h, T, T)
+    assert (explorer.weights()[0] - right).abs().max() < 1e-6 and explorer.maps == b""
+    explorer.scale = scale
+    assert (explorer.weights()[0] - (scale * right.log()).softmax(-1)).abs().max() < 1e-5
+    scores = torch.frombuffer(bytearray(explorer.scores), dtype=torch.float32).reshape(2, *explorer.sizes, -1)[0]
+    explorer.axis = "queries"
+    assert (explorer.weights()[0] - (scale * scores).softmax(-2)).abs().max() < 1e-6
+    assert "image/png" in explorer._repr_mimebundle_()[0]
+
+
 def test_a_model_and_an_image_of_the_reader():
     image = torch.randint(256, (3, 8, 12), dtype=torch.uint8)
     explorer = AttentionExplorer(small(), image)
@@ -95,6 +111,12 @@ def broken():
         (lambda: setattr(AttentionExplorer(small(), IMAGES), "token", 7), ValueError, ["token", "7", "6"]),
         (lambda: setattr(AttentionExplorer(small(), IMAGES), "layer", -1), ValueError, ["layer", "-1", "2"]),
         (lambda: setattr(AttentionExplorer(small(), IMAGES), "show", "max"), ValueError, ["show", "'rollout'", "max"]),
+        (
+            lambda: setattr(AttentionExplorer(small(), IMAGES), "axis", "rows"),
+            ValueError,
+            ["axis", "'queries'", "rows"],
+        ),
+        (lambda: setattr(AttentionExplorer(small(), IMAGES), "scale", -1), ValueError, ["scale", "-1", "3.46"]),
     ],
 )
 def test_bad_input_is_refused_with_words(call, error, words):
@@ -270,6 +292,50 @@ def test_attention_explorer_by_mouse_and_key(live, from_file):
     watch.assert_clean()
 
 
+def test_a_wrong_axis_breaks_the_row_sums_and_large_scores_saturate(live):
+    number, state = stored(PAGE)
+    scores = torch.frombuffer(bytearray(state["scores"]), dtype=torch.float32)
+    scores = scores.reshape(-1, *state["sizes"], state["sizes"][2])[state["image"]]  # (L, h, T, T)
+    maps, root = torch_maps(state, results.trained())[state["image"]], state["width"] ** 0.5
+    assert (scores.softmax(-1) - maps).abs().max() < 1e-4
+    figure, page, watch = live(PAGE, number)
+    layer, head, token = state["layer"], state["head"], state["token"]
+    slider = figure.get_by_role("slider", name="Scores")
+
+    def assert_shows(dim, scale):
+        weights = (scale * scores).softmax(dim)
+        row = weights[layer, head, token]
+        cells = figure.locator(".vf-attended [data-cell]").all()
+        shades = [float(cell.get_attribute("fill-opacity")) / 0.88 for cell in cells]
+        assert shades == pytest.approx((row / (6 / len(row))).clamp(max=1).tolist(), abs=1e-4)
+        sums = [float(bar.get_attribute("data-sum")) for bar in figure.locator("[data-sum]").all()]
+        assert sums == pytest.approx(weights[layer, head].sum(-1).tolist(), abs=1e-4)
+        full = weights[layer, head].amax(-1).gt(0.95).sum().item()
+        expect(figure.locator("dl")).to_contain_text(f"{full} of {len(sums)}")
+        return sums, full
+
+    sums, few = assert_shows(-1, 1)
+    assert sums == pytest.approx([1] * len(sums))
+    expect(figure.locator("dl")).to_contain_text("all 1.00")
+    slider.focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    expect(figure.get_by_role("status")).to_contain_text("q · k, undivided")
+    assert_shows(-1, root)
+    page.keyboard.press("End")
+    expect(figure.get_by_role("status")).to_contain_text("× 32")
+    sums, many = assert_shows(-1, 32)
+    assert sums == pytest.approx([1] * len(sums)) and many > few
+    slider.fill("3")
+    figure.get_by_label("queries (columns)").check()
+    sums, _ = assert_shows(-2, 1)
+    assert min(sums) < 0.9 and max(sums) > 1.1
+    expect(figure.get_by_role("status")).to_contain_text(f"the row sums to {sums[token]:.2f}")
+    watch.assert_clean()
+    assert_sound(page)
+    assert_follows_the_theme(figure, page)
+
+
 def test_two_networks_are_shown_alike(live):
     number, state = stored(TWO)
     assert state["networks"] == ["trained", "random"]
@@ -305,6 +371,10 @@ def test_attention_explorer_by_touch_on_a_phone(live, page_name, model, token, r
     figure.get_by_label("rollout", exact=True).tap()
     expect(says).to_contain_text("the rollout through layers 0 to 3")
     assert_drawn(figure, maps, token, 3, 5)
+    if page_name == PAGE:
+        figure.get_by_label("queries (columns)").tap()
+        touch(figure.get_by_role("slider", name="Scores"), 0.98, 0.5)
+        expect(says).to_contain_text("softmax over the queries, scores × 32")
     assert_fits_a_phone(page, watch)
 
 
@@ -319,11 +389,13 @@ def test_attention_explorer_is_accessible_and_follows_the_theme(live):
 
 
 GARBAGE = {
-    "its maps should take": (r'("sizes": \[)4', r"\g<1>3"),
+    "its scores should take": (r'("sizes": \[)4', r"\g<1>3"),
     "17 tokens are not 1 and 4 × 3 patches": (r'("grid": \[4, )4', r"\g<1>3"),
     "there is no token 99; there are 17": (r'("token": )\d+', r"\g<1>99"),
     "there is no layer null": (r'("layer": )\d+', r"\g<1>null"),
     "it should show head, mean and rollout, not all": (r'("show": )"head"', r'\g<1>"all"'),
+    "its softmax can run over keys and queries, not rows": (r'("axis": )"keys"', r'\g<1>"rows"'),
+    "its scores cannot be scaled by -1": (r'("scale": )1.0', r"\g<1>-1"),
     "its images should take": (r'("shape": \[1, 28, )28', r"\g<1>29"),
 }
 

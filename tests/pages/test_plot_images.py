@@ -1,5 +1,6 @@
 """Plots: which of them turn with a dark page, which scroll on a phone; and where the states of figures stand."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -54,3 +55,17 @@ def test_the_states_of_figures_stand_behind_all_that_is_seen():
     page = f"<html><head>{state}\n</head><body><p>Text</p>{state}</body></html>"
     assert live_figures.at_the_end(page) == f"<html><head></head><body><p>Text</p>{state}\n{state}</body></html>"
     assert live_figures.at_the_end("<html><body></body></html>") == "<html><body></body></html>"
+
+
+def test_long_texts_of_states_stand_in_files_once_and_come_back(tmp_path):
+    long, short = "a </script> \u2028 \\ ; = " * 100, {"count": 3, "_css": ""}
+    models = {
+        "one": {"state": {"_esm": long, **short}, "buffers": [{"path": ["data"], "data": "QUJD" * 300}]},
+        "two": {"state": {"_esm": long, **short}},
+    }
+    state = json.dumps({"state": models}).replace("</", r"<\/")
+    page = f'<p>Text</p><script type="{live_figures.STATE}">{state}</script>'
+    parted = live_figures.parted(page, tmp_path)
+    assert len(parted) < 600 and len(list(tmp_path.iterdir())) == 2
+    assert live_figures.joined(parted, lambda name: (tmp_path / name).read_text()) == page
+    assert live_figures.parted(parted, tmp_path) == parted

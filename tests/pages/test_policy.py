@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pages import policy
+from pages import live_figures, policy
 from tests.pages.test_pages import PAGES, TOC
 
 FIRST = f"{TOC['root']}.html"
@@ -167,7 +167,9 @@ def test_a_script_of_the_page_can_neither_evaluate_text_nor_call_home(visit, sit
 def test_a_figure_runs_the_code_that_the_build_has_seen_and_no_other(visit, site, live):
     frame, page, watch = live(CHAPTER)
     assert frame.locator(".vf").count()
-    body = re.sub(r'("_esm": ")', r"\1window.planted = true;\\n", (site / CHAPTER).read_text())
+    parts = site / live_figures.FOLDER
+    whole = live_figures.joined((site / CHAPTER).read_text(), lambda name: (parts / name).read_text())
+    body = re.sub(r'("_esm": ")', r"\1window.planted = true;\\n", whole)
     page.route(f"**/{CHAPTER}", lambda route: route.fulfill(content_type="text/html", body=body))
     page.reload()
     frame.scroll_into_view_if_needed()

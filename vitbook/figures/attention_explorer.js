@@ -1,14 +1,18 @@
-// AttentionExplorer: the row of one token over the image, all heads side by side, raw weights against rollout.
+// AttentionExplorer: the row of one token over the image, all heads side by side, raw weights against rollout;
+// where it has scores, also what another axis of the softmax and larger scores make of them.
 import { paint, palette, shades } from "./kit/canvas.js";
 import { KEYS, choice, pointable, slider } from "./kit/controls.js";
-import { controls, facts, h, heading, sentence, soft } from "./kit/dom.js";
-import { figure, needBytes, needIndex } from "./kit/figure.js";
-import { boxOf, overlay, patchGrid, ringOf } from "./kit/grid.js";
-import { meanOfHeads } from "./kit/maps.js";
-import { hundredths, list, placeOf, share } from "./kit/words.js";
+import { controls, facts, h, heading, s, sentence, soft } from "./kit/dom.js";
+import { bytes, figure, needBytes, needFloats, needIndex } from "./kit/figure.js";
+import { boxOf, overlay, patchGrid, per, ringOf } from "./kit/grid.js";
+import { meanOfHeads, softmax } from "./kit/maps.js";
+import { hundredths, list, number, placeOf, share } from "./kit/words.js";
 
 const FULL = 6; // the colour is full at this many times an even share
 const SHOWS = ["head", "mean", "rollout"];
+const AXES = ["keys", "queries"]; // over which the softmax runs: the second is the bug
+const SCALES = [0, 0.25, 0.5, 1, 2, 4, 8, 16, 32]; // factors of the divided scores
+const SATURATED = 0.95; // so large is the largest weight of a saturated row
 
 /** Weights from bytes, two each: every row was stored in parts of its largest weight, and sums to 1. */
 export function decodeRows(stored, T) {
@@ -22,6 +26,21 @@ export function decodeRows(stored, T) {
   }
   return weights;
 }
+
+/** Weights from matrices of T × T scores, each times scale: a softmax of each row or, over queries, of each column. */
+export function weigh(scores, T, axis, scale) {
+  const [line, step] = axis === "keys" ? [T, 1] : [1, T];
+  const weights = new Float32Array(scores.length);
+  for (let map = 0; map < scores.length; map += T * T)
+    for (let n = 0; n < T; n++) {
+      const places = Array.from({ length: T }, (_, i) => map + n * line + i * step);
+      softmax(places.map((at) => scale * scores[at])).forEach((w, i) => (weights[places[i]] = w));
+    }
+  return weights;
+}
+
+/** The sum of some numbers. */
+const sumOf = (numbers) => numbers.reduce((a, b) => a + b, 0);
 
 /** One row of the rollout through the layers 0 to layer, of their mean maps: half of what a token attends to, half of what it is. */
 export function rolloutRow(means, T, layer, token) {
@@ -48,35 +67,55 @@ export function ranked(row) {
 
 /** Read the traits; throw an error with words for people unless they fit together. */
 function readMaps(model) {
-  const fixed = ["networks", "names", "sizes", "grid", "prefix", "shape"];
+  const fixed = ["networks", "names", "sizes", "grid", "prefix", "shape", "width"];
   const stored = Object.fromEntries(fixed.map((name) => [name, model.get(name)]));
   const { networks, names, sizes, grid, prefix, shape } = stored;
   const [L, heads, T] = sizes;
-  const length = 2 * L * heads * T * T; // bytes of one image's maps
-  const maps = needBytes(model.get("maps"), "maps", networks.length * names.length * length);
+  const length = L * heads * T * T; // weights of one image
+  const count = networks.length * names.length * length;
+  const scores = bytes(model.get("scores")).length
+    ? needFloats(model.get("scores"), "scores", count)
+    : null;
+  const maps = scores ? null : needBytes(model.get("maps"), "maps", 2 * count);
   if (T !== prefix + grid[0] * grid[1] || ![0, 1].includes(prefix))
     throw Error(`${T} tokens are not ${prefix} and ${grid.join(" × ")} patches`);
   const area = shape[0] * shape[1] * shape[2];
   const pixels = needBytes(model.get("pixels"), "images", names.length * area);
   /** The weights of one image in one network, and the mean of the heads of each layer. */
-  const read = (net, index) => {
-    const start = (net * names.length + index) * length;
-    const weights = decodeRows(maps.subarray(start, start + length), T);
+  const read = (net, { image, axis, scale }) => {
+    const start = (net * names.length + image) * length;
+    const weights = scores
+      ? weigh(scores.subarray(start, start + length), T, axis, scale)
+      : decodeRows(maps.subarray(2 * start, 2 * (start + length)), T);
     const layer = (l) => weights.subarray(l * heads * T * T, (l + 1) * heads * T * T);
     return { weights, means: Array.from({ length: L }, (_, l) => meanOfHeads(layer(l), heads)) };
   };
-  return { ...stored, read, imageOf: (index) => pixels.subarray(index * area, (index + 1) * area) };
+  return {
+    ...stored,
+    scored: Boolean(scores),
+    read,
+    imageOf: (index) => pixels.subarray(index * area, (index + 1) * area),
+  };
 }
 
 /** The choices of a figure. */
-function readState(model, { names, sizes: [L, heads, T] }) {
+function readState(model, { names, scored, sizes: [L, heads, T] }) {
   const count = { image: names.length, token: T, layer: L, head: heads };
   const now = Object.fromEntries(
     Object.keys(count).map((name) => [name, needIndex(model.get(name), name, count[name])]),
   );
   const show = model.get("show");
   if (!SHOWS.includes(show)) throw Error(`it should show ${list(SHOWS)}, not ${show}`);
-  return { ...now, show, column: show === "head" ? now.head : heads + SHOWS.indexOf(show) - 1 };
+  const [axis, scale] = scored ? [model.get("axis"), model.get("scale")] : ["keys", 1];
+  if (!AXES.includes(axis)) throw Error(`its softmax can run over ${list(AXES)}, not ${axis}`);
+  if (!(scale >= 0 && scale < Infinity)) throw Error(`its scores cannot be scaled by ${scale}`);
+  return {
+    ...now,
+    show,
+    axis,
+    scale,
+    column: show === "head" ? now.head : heads + SHOWS.indexOf(show) - 1,
+  };
 }
 
 /** Small maps of one token: a row for each layer, a column for each head, their mean and the rollout up to there. */
@@ -122,19 +161,42 @@ function makeTable(columns, [L, heads], prefix, onpick, onstep) {
   return { node, show };
 }
 
+/** What the rows of a map sum to: a bar for each, and a line at 1. */
+function makeSums() {
+  const svg = s("svg", { role: "img" });
+  function show(sums) {
+    const most = Math.max(1.25, ...sums);
+    const bar = (sum, n) =>
+      s("rect", {
+        ...boxOf(0, (n + 0.15) / sums.length, sum / most, 0.7 / sums.length),
+        "data-sum": sum.toFixed(5),
+      });
+    const one = { x1: per(1 / most), x2: per(1 / most), y1: 0, y2: "100%" };
+    svg.replaceChildren(...sums.map(bar), s("line", one));
+    svg.setAttribute("aria-label", `The sums of the rows: ${rangeOf(sums)}. A line marks 1.`);
+  }
+  return { node: h("div", { className: "vf-grid vf-sums" }, svg), show };
+}
+
+/** In words: all 1.00, or 0.31 to 2.20. */
+function rangeOf(numbers) {
+  const [low, high] = [Math.min, Math.max].map((f) => f(...numbers).toFixed(2));
+  return low === high ? `all ${low}` : `${low} to ${high}`;
+}
+
 function build({ model, root, put }) {
   const stored = readMaps(model);
-  const { networks, names, sizes, grid, prefix, shape, read, imageOf } = stored;
+  const { networks, names, sizes, grid, prefix, shape, width, scored, read, imageOf } = stored;
   const [[L, heads, T], [rows, cols]] = [sizes, grid];
   const state = () => readState(model, stored);
   state();
   const clamp = (value, count) => Math.min(Math.max(value, 0), count - 1);
 
   // The weights of the image that is shown, for each network.
-  let known = { image: -1 };
-  const weightsOf = (index) => {
-    if (known.image !== index)
-      known = { image: index, all: networks.map((_, net) => read(net, index)) };
+  let known = {};
+  const weightsOf = (now) => {
+    if (["image", "axis", "scale"].some((name) => known[name] !== now[name]))
+      known = { ...now, all: networks.map((_, net) => read(net, now)) };
     return known.all;
   };
   // The columns of the table: the heads, their mean, the rollout.
@@ -161,6 +223,16 @@ function build({ model, root, put }) {
       ...(column < heads ? { show: "head", head: column } : { show: SHOWS[column - heads + 1] }),
     });
   const picks = choice("Show:", columns, (column) => pick(column));
+
+  const axes = choice("Softmax over:", ["keys (rows)", "queries (columns)"], (axis) =>
+    put({ axis: AXES[axis] }),
+  );
+  const scales = slider("Scores", (scale) => put({ scale }));
+  const undivided = Math.sqrt(width);
+  const scaleName = (scale) => {
+    const words = { [undivided]: ": q · k, undivided", 1: `: q · k / √${width}, as it should be` };
+    return `× ${number(scale)}${words[scale] ?? ""}`;
+  };
 
   // A pointer over an image tries tokens out; a press keeps one, else the old one comes back. Keys keep.
   let kept = null;
@@ -190,7 +262,9 @@ function build({ model, root, put }) {
       pick(clamp(state().column + dx, columns.length), clamp(model.get("layer") + dy, L));
     const table = makeTable(columns, sizes, prefix, pick, step);
     [map, matrix].forEach(trying);
-    return { canvas: over, map, table, matrix };
+    const sums = makeSums();
+    const summed = { node: h("div", { className: "vf-summed" }, matrix.node, sums.node) };
+    return { canvas: over, map, table, matrix, sums, square: scored ? summed : matrix };
   };
   const panels = networks.map(makePanel);
 
@@ -203,7 +277,7 @@ function build({ model, root, put }) {
   const [maps, tables, matrices] = [
     titled("", "map"),
     titled("every head of every layer", "table"),
-    titled("the map, row = query, column = key", "matrix"),
+    titled(`the map, row = query, column = key${scored ? "; sums of rows" : ""}`, "square"),
   ];
   const [says, measures] = [sentence(), facts()];
   // A token that the sentence names is lit in the image while one points at its name; a press goes there.
@@ -223,7 +297,7 @@ function build({ model, root, put }) {
   };
   const hint = soft(
     "Move over an image to try a token, press to keep it; press a small map to see it large. ",
-    "Or focus either and use the arrow keys. Numbers are per cent of a row, which sums to 100. ",
+    "Or focus either and use the arrow keys. Numbers are weights in per cent. ",
     `Blue is full at ${Math.min(Math.round((100 * FULL) / T), 100)} % and more, in all maps alike.`,
   );
   const words = h("div", {}, hint, says, measures.node);
@@ -233,7 +307,13 @@ function build({ model, root, put }) {
         h("div", { className }, ...nodes),
   );
   root.append(
-    controls(...(names.length > 1 ? [images.node] : []), tokens.node, layers.node, picks.node),
+    controls(
+      ...(names.length > 1 ? [images.node] : []),
+      tokens.node,
+      layers.node,
+      picks.node,
+      ...(scored ? [axes.node, scales.node] : []),
+    ),
     ...(many
       ? [pair(...maps), wide(...tables), pair(...matrices), words]
       : [wide(...maps, ...tables, ...matrices, words)]),
@@ -241,21 +321,34 @@ function build({ model, root, put }) {
 
   return function draw() {
     const now = state();
-    const { token, layer, show, head, column } = now;
-    const all = weightsOf(now.image);
+    const { token, layer, show, head, column, axis, scale } = now;
+    const all = weightsOf(now);
     images.show(now.image);
     tokens.show([...Array(T).keys()], token, tokenName(token));
     layers.show([...Array(L).keys()], layer, `layer ${layer} of 0 to ${L - 1}`);
     picks.show(column);
+    axes.show(AXES.indexOf(axis));
+    const factors = new Set([...SCALES, undivided, scale]);
+    scales.show(
+      [...factors].sort((a, b) => a - b),
+      scale,
+      scaleName(scale),
+    );
 
     const name = names[now.image];
+    const changed = [
+      axis === "queries" ? ", softmax over the queries" : "",
+      scale === 1 ? "" : `, scores ${scaleName(scale)}`,
+    ].join("");
     const what = {
       head: `head ${head} of layer ${layer}`,
       mean: `the mean of ${heads} heads in layer ${layer}`,
       rollout: `the rollout through layers 0 to ${layer}`,
-    }[show];
+    }[show].concat(changed);
     const rowsShown = all.map((one) => rowOf(one, column, layer, token));
     const full = Math.min(FULL / T, 1);
+    const linesOf = (one) => [...Array(T).keys()].map((n) => rowOf(one, column, layer, n));
+    const sumsOf = (one) => linesOf(one).map(sumOf);
     const colours = palette(root);
     panels.forEach((panel, i) => {
       const net = many ? `, ${networks[i]} network` : "";
@@ -275,6 +368,7 @@ function build({ model, root, put }) {
       const matrix = new Float32Array(T * T);
       for (let n = 0; n < T; n++) matrix.set(partsOf(column, layer, n), n * T);
       shades(canvas, matrix, [T, T], colours);
+      panel.sums.show(sumsOf(all[i]));
       svg.replaceChildren(...ringOf(boxOf(0, token / T, 1, 1 / T), token));
       svg.setAttribute(
         "aria-label",
@@ -288,18 +382,27 @@ function build({ model, root, put }) {
         word(first),
         `, ${share(row[second])} to `,
         word(second),
-        `; effectively ${effectiveOf(row)} tokens. `,
+        axis === "keys"
+          ? `; effectively ${effectiveOf(row)} tokens. `
+          : `; the row sums to ${sumOf(row).toFixed(2)}. `,
       ];
     });
     const held = says.contains(document.activeElement);
     says.replaceChildren(`${name}, ${what}. What ${tokenName(token)} attends to: `, ...spoken);
     if (held) says.querySelector("button").focus();
     const together = (fact) =>
-      rowsShown.map((row, i) => `${many ? `${networks[i]} ` : ""}${fact(row)}`).join(", ");
+      rowsShown.map((row, i) => `${many ? `${networks[i]} ` : ""}${fact(row, all[i])}`).join(", ");
+    const saturated = (_, one) => linesOf(one).filter((row) => Math.max(...row) > SATURATED).length;
     measures.show([
       ["largest weight", together((row) => share(row[ranked(row)[0]]))],
       ["its own weight", together((row) => share(row[token]))],
-      ["effective number of tokens", together(effectiveOf)],
+      ...(axis === "keys" ? [["effective number of tokens", together(effectiveOf)]] : []),
+      ...(scored
+        ? [
+            ["sums of all rows", together((_, one) => rangeOf(sumsOf(one)))],
+            [`rows with a weight above ${SATURATED}`, `${together(saturated)} of ${T}`],
+          ]
+        : []),
     ]);
   };
 }

@@ -18,6 +18,7 @@ from vitnb.inspection import rollout
 from vitnb.vit import ViT
 
 SHOWS = ("head", "mean", "rollout")
+AXES = {"keys": -1, "queries": -2}  # over which the softmax runs: the second is the bug
 MAX_WEIGHTS = 16_000_000
 
 
@@ -31,10 +32,13 @@ class AttentionExplorer(Figure):
     layers, heads and tokens. images are what is shown, (B, C, H, W) or
     (C, H, W), uint8 or float in [0, 1]; normalize makes of them what the
     network was trained on (without it, pixels from 0 to 1). names has one for
-    each image. The maps are recorded here, once, and travel as bytes.
+    each image. The maps are recorded here, once, and travel as bytes. With
+    scores=True the scores travel, and the figure also shows what a softmax
+    over the wrong axis makes of them, and what larger scores do.
 
     image, token, layer, head and show ("head", "mean", "rollout") follow the
     reader's choice and move the figure when they are set; all count from 0.
+    So do axis ("keys", "queries") and scale, a factor of the scores.
 
     Raises: TypeError or ValueError if models, images or names are not as
         above, or if all maps together hold more than 16 million weights.
@@ -51,12 +55,16 @@ class AttentionExplorer(Figure):
     shape = traitlets.List(traitlets.Int()).tag(sync=True)  # (C, H, W) of an image
     pixels = traitlets.Bytes().tag(sync=True)
     maps = traitlets.Bytes().tag(sync=True)  # (networks, B, L, h, T, T), see _record
+    scores = traitlets.Bytes().tag(sync=True)  # the same shape, float32, instead of maps
+    width = traitlets.Int().tag(sync=True)  # of queries and keys
 
     image = traitlets.Int(0).tag(sync=True)
     token = traitlets.Int(0).tag(sync=True)
     layer = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
     show = traitlets.Unicode("head").tag(sync=True)
+    axis = traitlets.Unicode("keys").tag(sync=True)
+    scale = traitlets.Float(1.0).tag(sync=True)
 
     def __init__(
         self,
@@ -64,6 +72,7 @@ class AttentionExplorer(Figure):
         images: Tensor,
         names: Sequence[str] | None = None,
         normalize: Callable[[Tensor], Tensor] | None = None,
+        scores: bool = False,
     ):
         models = _networks(models)
         images = tensor("images", images[None] if getattr(images, "ndim", 0) == 3 else images, 4, "(B, C, H, W)")
@@ -80,7 +89,7 @@ class AttentionExplorer(Figure):
                 f"the maps of {B} images hold {weights:,} weights, at most {MAX_WEIGHTS:,} can travel: "
                 "use fewer images, or a larger patch_size"
             )
-        maps = b"".join(_record(model, images, normalize) for model in models.values())
+        recorded = b"".join(_record(model, images, normalize, scores) for model in models.values())
         super().__init__(
             networks=list(models),
             names=names,
@@ -89,14 +98,17 @@ class AttentionExplorer(Figure):
             prefix=first.num_prefix_tokens,
             shape=[C, H, W],
             pixels=pixels,
-            maps=maps,
+            width=first.config.embed_dim // first.config.num_heads,
             token=first.num_prefix_tokens,
+            **{"scores" if scores else "maps": recorded},
         )
 
     def weights(self) -> Tensor:
         """Return the maps of the image that is shown, as the figure has them: (networks, L, h, T, T)."""
-        stored = torch.from_numpy(np.frombuffer(self.maps, dtype="<u2").astype(np.float32))
-        stored = stored.reshape(len(self.networks), len(self.names), *self.sizes, -1)[:, self.image]
+        stored = np.frombuffer(self.scores or self.maps, dtype="<f4" if self.scores else "<u2").astype(np.float32)
+        stored = torch.from_numpy(stored).reshape(len(self.networks), len(self.names), *self.sizes, -1)[:, self.image]
+        if self.scores:
+            return (self.scale * stored).softmax(dim=AXES[self.axis])
         return stored / stored.sum(dim=-1, keepdim=True)
 
     def row(self) -> Tensor:
@@ -145,9 +157,16 @@ class AttentionExplorer(Figure):
             raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use {count - 1}, for example")
         return value
 
-    @traitlets.validate("show")
-    def _check_show(self, proposal: dict) -> str:
-        return choice("show", proposal["value"], SHOWS)
+    @traitlets.validate("show", "axis")
+    def _check_word(self, proposal: dict) -> str:
+        name = proposal["trait"].name
+        return choice(name, proposal["value"], {"show": SHOWS, "axis": tuple(AXES)}[name])
+
+    @traitlets.validate("scale")
+    def _check_scale(self, proposal: dict) -> float:
+        if not 0 <= proposal["value"] < math.inf:
+            raise ValueError(f"scale must be 0 or more, got {proposal['value']}: use {self.width**0.5:g}, for example")
+        return proposal["value"]
 
 
 def _networks(models: ViT | Mapping[str, ViT]) -> dict[str, ViT]:
@@ -171,17 +190,24 @@ def _networks(models: ViT | Mapping[str, ViT]) -> dict[str, ViT]:
 
 
 @torch.no_grad()
-def _record(model: ViT, images: Tensor, normalize: Callable[[Tensor], Tensor] | None) -> bytes:
-    """Run a network on images and return its maps (B, L, h, T, T) as two bytes each: 65535 tops each row."""
+def _record(model: ViT, images: Tensor, normalize: Callable[[Tensor], Tensor] | None, scores: bool) -> bytes:
+    """Run a network on images and return its maps (B, L, h, T, T) as two bytes each, 65535 tops each row, or scores."""
     pixels = images if images.is_floating_point() else images.float() / 255
-    device, training = next(model.parameters()).device, model.training
+    device, training, qkv = next(model.parameters()).device, model.training, []
+    hooks = [block.attention.qkv.register_forward_hook(lambda *call: qkv.append(call[-1])) for block in model.blocks]
     model.eval()
     try:
         with record_attention(model) as maps:
             model((normalize or torch.Tensor.float)(pixels).to(device))
     finally:
         model.train(training)
+        for hook in hooks:
+            hook.remove()
     weights = torch.stack([layer.float().cpu() for layer in maps], dim=1)  # (B, L, h, T, T)
     if not weights.isfinite().all():
         raise ValueError("the attention of models is not finite: use weights that hold no NaN or infinity")
+    if scores:
+        parts = torch.stack(qkv, dim=1).float().cpu().unflatten(-1, (3, model.config.num_heads, -1))
+        q, k, _ = parts.permute(3, 0, 1, 4, 2, 5)  # 3 x (B, L, h, T, D/h)
+        return (q @ k.mT * k.shape[-1] ** -0.5).numpy().astype("<f4").tobytes()
     return (65535 * weights / weights.amax(dim=-1, keepdim=True)).round().numpy().astype("<u2").tobytes()
