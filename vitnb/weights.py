@@ -94,9 +94,13 @@ HUGGING_FACE = [  # the names of transformers 5, then those of 4 that differ
 TORCHVISION_DROPS, TIMM_DROPS = (".dropout", ".mlp.2", ".mlp.4"), ("pos_drop", ".proj_drop", ".drop1", ".drop2")
 USE = "use a plain one such as"
 FILE = "vit.safetensors"
-ONLY_DROPOUT = {  # classes that compute the same in training, but for dropout
+ONLY_DROPOUT = {  # classes and files of classes that compute the same in training, but for dropout
     *(nn.Conv2d, nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear, nn.LayerNorm, nn.GELU, nn.Dropout),
     *(nn.Identity, nn.Sequential, nn.ModuleList, nn.MultiheadAttention),
+    *("torchvision.models.vision_transformer", "timm.models.vision_transformer", "timm.layers.patch_embed"),
+    *("timm.layers.attention", "timm.layers.mlp", "timm.layers.norm", "timm.layers.layer_scale"),
+    *(f"transformers.models.{name}.modeling_{name}" for name in ("vit", "dinov2", "dinov2_with_registers")),
+    "transformers.activations",
 }
 STRIDE = 1009  # numbers between where two weights begin: a prime, so that their rows do not begin together
 TORCHVISION_ONE, TIMM_ONE = "torchvision.models.vit_b_16()", "timm.create_model('vit_base_patch16_224')"
@@ -590,11 +594,10 @@ def _alike_in_training(model: nn.Module) -> bool:
     """Whether training changes nothing: all layers are of classes known to do that only by dropout, which is off."""
 
     def plain(layer: nn.Module) -> bool:
-        own = type(layer) in ONLY_DROPOUT or type(layer).__module__ == "torchvision.models.vision_transformer"
+        known = {type(layer), type(layer).__module__} & ONLY_DROPOUT
         changed = any(isinstance(value, (FunctionType, MethodType)) for value in vars(layer).values())
-        rate = getattr(layer, _drop(layer), 0.0)
-        off = isinstance(rate, nn.Module) or not rate  # a block may hold its dropout under that name
-        return own and off and not (changed or layer._forward_hooks or layer._forward_pre_hooks)
+        rates = [value for name, value in vars(layer).items() if name == "p" or "drop" in name or "prob" in name]
+        return bool(known) and not (changed or any(rates) or layer._forward_hooks or layer._forward_pre_hooks)
 
     return all(map(plain, model.modules()))
 

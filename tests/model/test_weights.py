@@ -352,6 +352,26 @@ def test_what_is_otherwise_only_in_training_is_refused(n):
         from_torchvision(model.eval())
 
 
+@pytest.mark.parametrize(
+    ("convert", "build"),
+    [
+        (from_timm, lambda **drops: timm.models.VisionTransformer(32, 16, embed_dim=8, depth=2, num_heads=1, **drops)),
+        (
+            from_huggingface,
+            lambda **drops: transformers.Dinov2Model(
+                transformers.Dinov2Config(
+                    hidden_size=8, num_hidden_layers=2, num_attention_heads=1, image_size=32, patch_size=16, **drops
+                )
+            ),
+        ),
+    ],
+)
+def test_whole_branches_that_are_dropped_in_training_are_refused(convert, build):
+    convert(build().eval())
+    with pytest.raises(ValueError, match="compute in training"):
+        convert(build(drop_path_rate=0.9).eval())
+
+
 def test_a_saved_file_can_be_read_by_whom_any_new_file_can(tmp_path):
     ordinary = tmp_path / "ordinary"
     ordinary.touch()
