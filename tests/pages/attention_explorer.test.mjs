@@ -53,22 +53,15 @@ const SCORES = [0, 2, 2, 1, 0, 1, 1, 2, 3].map((score) => score / Math.SQRT2);
 test("a softmax over the keys makes each row sum to 1, over the queries each column", () => {
   const [rows, columns] = ["keys", "queries"].map((axis) => weigh(SCORES, 3, axis, 1));
   close(rows.subarray(0, 3), [0.108, 0.446, 0.446], 5e-4); // as the chapter prints them
-  const sums = (weights, places) =>
-    places.map((ats) => ats.reduce((sum, at) => sum + weights[at], 0));
+  const three = [0, 1, 2];
+  const sums = (weights, at) =>
+    three.map((i) => three.reduce((sum, j) => sum + weights[at(i, j)], 0));
   close(
-    sums(rows, [
-      [0, 1, 2],
-      [3, 4, 5],
-      [6, 7, 8],
-    ]),
+    sums(rows, (i, j) => 3 * i + j),
     [1, 1, 1],
   );
   close(
-    sums(columns, [
-      [0, 3, 6],
-      [1, 4, 7],
-      [2, 5, 8],
-    ]),
+    sums(columns, (i, j) => i + 3 * j),
     [1, 1, 1],
   );
   close(weigh([...SCORES, ...SCORES], 3, "queries", 1), [...columns, ...columns]);
