@@ -830,6 +830,15 @@ def test_whoever_sends_slowly_has_no_more_time_than_others():
     assert time.monotonic() - start < 5
 
 
+def test_a_check_that_gives_up_first_says_why_no_answer_came():
+    """Processes without end were told as a loop where the machine was busy."""
+    one = Sent({})
+    one.pending, one.reason = True, sandbox.CROWDED
+    sitting = student.Sitting(lambda: one, ["3.1"], "outside", 1.0, time.monotonic() + 5)
+    with pytest.raises(student.Stopped, match="too many processes"):
+        sitting.judge(one, "3.1")
+
+
 # ---- Honest students, limits, and folders
 
 

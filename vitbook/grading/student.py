@@ -448,7 +448,7 @@ class Sitting:
         if verdict.answers:
             self.said[number] = verdict
         if student.pending:  # the check gave up first, and leaves its reply behind
-            raise Ended(LATE)
+            raise student.late()
         self.asked = ""
 
     def again(self, student: Student, reason: Stopped) -> bool:
