@@ -150,7 +150,7 @@ def test_an_extension_joins_the_class(tmp_path, judged, capsys):
     rows = run(late, "--sheet", tmp_path / "sheet.csv")
     assert points(rows) == {"Ada": 3, "Ben": 3, "Cy": 0, "Dee": 3} and len(judged) == 5
     said = capsys.readouterr().out
-    assert "2 students stay as they were graded before (Ada, Cy); new: Dee\n" in said
+    assert "As they were graded before: 2 (Ada, Cy); new: Dee\n" in said
     assert "Handed in nothing (1): Eli" in said
 
 
@@ -184,7 +184,7 @@ def test_two_students_of_one_name_are_told_apart(tmp_path, judged, capsys):
     run(tmp_path / "all.zip", "--only", "101")
     run(packed(tmp_path / "late.zip", names[:1], "right"))
     said = capsys.readouterr().out
-    assert "2 students stay as they were graded before (Ada, Kim Lee (102))" in said
+    assert "As they were graded before: 2 (Ada, Kim Lee (102))" in said
 
 
 @pytest.mark.parametrize("text", ["", "%PDF-1.4", '{"cells": [{', "[]"])
@@ -204,7 +204,7 @@ def test_marks_of_another_assignment_are_not_mixed_in(tmp_path, judged, capsys):
 def test_only_those_who_are_named_are_graded_again(tmp_path, judged, capsys):
     source = hand_in(tmp_path / "in", Ada="right", Ben="wrong", Cy="right")
     run(source, "--only", "ben")
-    assert judged == ["wrong"] and "2 students were not graded: Ada, Cy" in capsys.readouterr().out
+    assert judged == ["wrong"] and "Not graded (2): Ada, Cy" in capsys.readouterr().out
     assert points(run(source)) == {"Ada": 3, "Ben": 0, "Cy": 3} and len(judged) == 3
     assert points(run(source, "--only", "Cy", "Ada")) == {"Ada": 3, "Ben": 0, "Cy": 3} and len(judged) == 5
     run(source, "--only", "Adda", status=2)

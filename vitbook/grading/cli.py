@@ -234,9 +234,9 @@ def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, s
     told(options, grades, len(done), time.monotonic() - start)
     told_of_others(stay.difference(bases), stay.intersection(bases), set(done).difference(before), {*before, *bases})
     if left:
-        sheet = f", and {options.sheet.name} was not filled in" if options.sheet else ""
-        names, how = called(left, {*before, *bases}), "Stopped: " if stop.is_set() else ""
-        print(f"{how}{len(left)} students were not graded{sheet}: {names}. The same command goes on with them.")
+        sheet = f"; {options.sheet.name} was not filled in" if options.sheet else ""
+        names, how = called(left, {*before, *bases}), "Stopped. " if stop.is_set() else ""
+        print(f"{how}Not graded ({len(left)}): {names}{sheet}. The same command goes on with them.")
     return STOPPED if left and stop.is_set() else 0
 
 
@@ -261,7 +261,7 @@ def told_of_others(
     if absent:
         names = f" ({called(absent, everybody)})" if len(absent) <= FEW else ""
         joined = f"; new: {called(new, everybody)}" if new else ""
-        print(f"{len(absent)} students stay as they were graded before{names}{joined}")
+        print(f"As they were graded before: {len(absent)}{names}{joined}")
     if overtaken:
         names = called(overtaken, everybody)
         print(f"Later notebooks of {names} were graded before and count; --only grades these instead")
@@ -304,7 +304,7 @@ def told(options: argparse.Namespace, grades: Sequence[reports.Grade], done: int
     """Say what was done, and what a person should look at."""
     each = f" in {seconds:.0f} s ({seconds / done:.1f} s each)" if done else ""
     rest = f", {len(grades) - done} before" if len(grades) > done else ""
-    print(f"{done} students{each}{rest}: {options.out / 'grades.csv'}")
+    print(f"Graded: {done}{each}{rest}: {options.out / 'grades.csv'}")
     everybody = {key(one.submission) for one in grades}
     if without := {key(one.submission) for one in grades if one.unread}:
         print(f"Handed in no notebook that can be read ({len(without)}): {called(without, everybody)}")
