@@ -640,6 +640,19 @@ def graded_rows(folder: Path, *options: str) -> list[dict[str, str]]:
     return list(csv.DictReader((folder / "out" / "grades.csv").read_text(encoding="utf-8").splitlines()))
 
 
+def test_a_second_judge_of_a_notebook_says_the_same_to_the_letter(way, tmp_path):
+    """By how much an answer is off depends on random numbers: they are drawn anew for another notebook only."""
+    scaled = RIGHT.replace("@ v", "@ v * 1.5")
+    cells = json.loads((ROOT / "book/solutions/15-pretrained.ipynb").read_text(encoding="utf-8"))["cells"]
+    (layer,) = (one for cell in cells if "class QueryValueLoRA" in (one := "".join(cell["source"])))
+    doubled = layer.replace("q + x @", "q + 2 * x @")
+    books = [store(tmp_path / f"{n}.ipynb", TORCH, scaled, doubled, f"# {n}") for n in range(2)]
+    first, again, other = (student.judge(way, books[n], ["3.1", "15.4"], seconds=SECONDS) for n in (0, 0, 1))
+    assert first == again and not any(verdict.right for verdict in first.values())
+    for number, words in (("3.1", "off by"), ("15.4", "With random products")):
+        assert words in first[number].sentence and first[number].sentence != other[number].sentence
+
+
 def judged_as(monkeypatch, verdict) -> None:
     """Let everybody have a verdict without a sandbox, in this process."""
     monkeypatch.setattr(cli, "everyone", lambda work, found, *more: [work(one) for one in found])

@@ -1,6 +1,5 @@
 """Exercises of chapter 0: which test sees which bug, the fewest tests that see all, a first property test."""
 
-import random
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import combinations
@@ -9,7 +8,7 @@ from typing import Any
 from vitbook import faults
 from vitbook.exercises.declaration import Exercise
 from vitbook.exercises.forms import hunt
-from vitbook.exercises.values import counted, described, expected, perturbed
+from vitbook.exercises.values import chance, counted, described, expected, perturbed
 from vitbook.faults import FAULTS, TESTS
 from vitnb.vit import ViT, ViTConfig
 
@@ -44,7 +43,7 @@ Exercise(
     "blocks, the parameters, the last line. Which test looks at that part?",
     "A test sees a bug only if it changes what the bug gets wrong. Two of the bugs need care. Which test looks at an "
     "image in two different batches? And can a test of the model see what the training loop does?",
-    cases=lambda: [(bug,) for bug in random.Random().sample(list(BUGS), len(BUGS))],
+    cases=lambda: [(bug,) for bug in chance().sample(list(BUGS), len(BUGS))],
     judge=lambda said, bug: _no_test(said),
     overall=lambda results: _wrongly_named({bug: said for (bug,), said in results}),
     right=f"{len(BUGS)} of {len(BUGS)} bugs are seen by the test that you name, or by none where you say so; each "
@@ -112,7 +111,7 @@ def _tables() -> Iterator[tuple[Caught]]:
     """The clinic's own table and the fixed ones, with names from the clinic."""
     yield ({test: {name for name, fault in FAULTS.items() if test in (fault.seen_by or ())} for test in TESTS},)
     for table in TABLES:
-        bugs = dict(zip("123456789", random.Random().sample(list(FAULTS), 9), strict=True))
+        bugs = dict(zip("123456789", chance().sample(list(FAULTS), 9), strict=True))
         yield ({test: {bugs[bug] for bug in seen} for test, seen in zip((*TESTS, "speed"), table, strict=False)},)
 
 

@@ -1,7 +1,6 @@
 """Exercises of chapter 3: attention from memory, a prediction, a sum of two separate terms."""
 
 import math
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch.nn import functional as F
 
 from vitbook.exercises.declaration import Exercise, Results
 from vitbook.exercises.forms import blank_class, changed, compute, forbidding, linear
-from vitbook.exercises.values import apart, fresh, parts, tensor_like
+from vitbook.exercises.values import apart, chance, fresh, parts, tensor_like
 from vitbook.faults import attend
 
 compute(
@@ -58,7 +57,7 @@ def _lead(T: int, weight: float) -> float:
 
 
 def _leads() -> list[tuple[int, float]]:
-    draw = random.Random()
+    draw = chance()
     return [(2, 0.5), (196, 0.5), (draw.randrange(20, 60), 0.9), (draw.randrange(100, 900), 0.7), (7, 0.05)]
 
 

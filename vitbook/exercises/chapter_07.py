@@ -1,7 +1,6 @@
 """Exercises of chapter 7: what is read, a mean of patches beside a cls token, a test, a mean by hand."""
 
 import itertools
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,17 @@ from torch import Tensor, nn
 from vitbook import faults
 from vitbook.exercises.declaration import Exercise, Judgement
 from vitbook.exercises.forms import UNREACHED, changed, hunt, weights
-from vitbook.exercises.values import apart, close, expected, first_that, fresh, perturbed, tensor_like, yes_or_no
+from vitbook.exercises.values import (
+    apart,
+    chance,
+    close,
+    expected,
+    first_that,
+    fresh,
+    perturbed,
+    tensor_like,
+    yes_or_no,
+)
 from vitbook.faults import attend, pool
 from vitnb.attention import MultiHeadAttention, record_attention
 from vitnb.pooling import ClsToken
@@ -20,7 +29,7 @@ from vitnb.vit import ViT, ViTConfig
 
 def _cases() -> list[tuple[str, int, str, bool]]:
     cases = list(itertools.product(("cls", "mean", "attn"), (0, 3), ("before", "after"), (True, False)))
-    random.Random().shuffle(cases)
+    chance().shuffle(cases)
     return cases
 
 

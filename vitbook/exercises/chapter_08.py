@@ -1,6 +1,5 @@
 """Exercises of chapter 8: counting, assembling, growing and auditing a whole ViT."""
 
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from vitbook.exercises.declaration import Exercise, Judgement, NotDone, Raised
 from vitbook.exercises.forms import Calls, hunt, kinds, loaded, unreached
 from vitbook.exercises.values import (
     apart,
+    chance,
     close,
     counted,
     described,
@@ -111,7 +111,7 @@ Exercise(
 
 
 def _configs() -> dict[str, ViTConfig]:
-    pick = random.Random().choice
+    pick = chance().choice
     base = ViTConfig(
         img_size=(24, 40), patch_size=4, in_chans=pick((2, 5)), num_classes=pick((11, 13)), embed_dim=pick((36, 60))
     )

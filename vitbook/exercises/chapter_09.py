@@ -1,7 +1,6 @@
 """Exercises of chapter 9: a paired error, a loop with three faults, weight decay, fair comparisons."""
 
 import copy
-import random
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
@@ -12,7 +11,7 @@ from torch.nn import functional as F
 
 from vitbook.exercises.declaration import Exercise, NotDone, Wrong
 from vitbook.exercises.forms import compute, letters
-from vitbook.exercises.values import close, expected, first_that, fresh, number, parts, perturbed
+from vitbook.exercises.values import chance, close, expected, first_that, fresh, number, parts, perturbed
 from vitbook.faults import train
 from vitnb.vit import ViT, ViTConfig
 
@@ -23,7 +22,7 @@ def _paired(a: Tensor, b: Tensor) -> float:
 
 def _runs() -> list[tuple[Tensor, Tensor]]:
     """Accuracies of two models on the same seeds: what a seed does to both is larger than what it does to one."""
-    draw = random.Random()
+    draw = chance()
     cases = []
     for n in (5, 3, draw.randrange(6, 12)):
         shared = 80 + 2 * fresh(n).double()

@@ -1,7 +1,6 @@
 """Exercises of chapter 10: which sentences hold, how many seeds, a schedule with a cooldown, a better recipe."""
 
 import math
-import random
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from numbers import Integral
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from vitbook.exercises.declaration import Exercise, Results, Wrong
 from vitbook.exercises.forms import compute, letters, read_by
-from vitbook.exercises.values import counted, expected, first_that, number, parts
+from vitbook.exercises.values import chance, counted, expected, first_that, number, parts
 from vitnb.evaluation import interval
 
 REASONS = {
@@ -193,7 +192,7 @@ SCHEDULES: dict[str, Callable] = {
 
 def _trainings() -> Iterator[tuple]:
     """Every step of some trainings, the first ones of each first."""
-    draw = random.Random()
+    draw = chance()
     for steps, warmup, cooldown in (
         (10, 2, 4),
         (draw.randint(30, 40), 6, 9),

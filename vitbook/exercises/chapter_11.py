@@ -1,6 +1,5 @@
 """Exercises of chapter 11: following attention back, rollout, a hidden map, what a map cannot show, deletion."""
 
-import random
 from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
@@ -12,7 +11,18 @@ from torch.nn import functional as F
 from vitbook import faults
 from vitbook.exercises.declaration import Exercise, Results
 from vitbook.exercises.forms import compute, hunt, predict, read_by
-from vitbook.exercises.values import apart, close, counted, first_that, fresh, number, parts, perturbed, yes_or_no
+from vitbook.exercises.values import (
+    apart,
+    chance,
+    close,
+    counted,
+    first_that,
+    fresh,
+    number,
+    parts,
+    perturbed,
+    yes_or_no,
+)
 from vitbook.faults import attend
 from vitnb.inspection import rollout
 
@@ -32,7 +42,7 @@ SOURCE_MISTAKES: dict[str, Callable[[list[list[int]], int], int]] = {
 
 def _paths() -> Iterator[tuple[list[list[int]], int]]:
     """The exercise's own path first, on which all mistakes but that of one layer are wrong; then random ones."""
-    draw = random.Random()
+    draw = chance()
     yield [[2, 1, 0], [0, 1, 1], [2, 0, 2]], 1
     yield [[1, 2, 3, 0], [2, 0, 1, 3], [0, 3, 1, 2], [3, 1, 0, 2]], 0
     for T, L in [(3, 3), (6, 4), (5, 1), (9, 6)] * 6:

@@ -1,7 +1,6 @@
 """Exercises of chapter 12, the bug clinic: tests for one fault, a training, hidden faults, and all faults."""
 
 import inspect
-import random
 import warnings
 from collections.abc import Callable, Generator
 from dataclasses import replace
@@ -19,6 +18,7 @@ from vitbook.exercises.declaration import Exercise, Judgement, NotDone, Raised, 
 from vitbook.exercises.forms import hunt, unreached
 from vitbook.exercises.values import (
     apart,
+    chance,
     close,
     counted,
     described,
@@ -128,7 +128,7 @@ class Trial:
 
     def in_any_order(self) -> list[Asked]:
         """A random order, so that counting the calls tells nothing."""
-        return random.Random().sample(self.asked, len(self.asked))
+        return chance().sample(self.asked, len(self.asked))
 
     def of(self, group: str) -> list[Asked]:
         return [one for one in self.asked if one.group == group]
@@ -649,7 +649,7 @@ def _six(result: Any, survivors: list[str]) -> Judgement:
     if alarm := (yield from _false_alarm(tests)):
         return alarm
     broken, useful = {}, set()
-    for fault in random.Random().sample(IN_A_MODEL, len(IN_A_MODEL)):
+    for fault in chance().sample(IN_A_MODEL, len(IN_A_MODEL)):
         seen_by = yield from _first_that_sees(fault, tests, broken)
         if seen_by is None:
             survivors.append(fault)

@@ -1,6 +1,5 @@
 """Exercises of chapter 13: products counted, what grows, a large batch in small parts, attention piece by piece."""
 
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitbook.exercises.declaration import Exercise, Results
 from vitbook.exercises.forms import compute, read_by
-from vitbook.exercises.values import apart, close, counted, fresh, number, parts
+from vitbook.exercises.values import apart, chance, close, counted, fresh, number, parts
 from vitbook.faults import attend, train
 from vitnb.vit import ViT, ViTConfig
 
@@ -21,7 +20,7 @@ def _count(T: int, D: int, L: int, r: float) -> float:
 
 
 def _models() -> Iterator[tuple[int, int, int, int]]:
-    draw = random.Random()
+    draw = chance()
     for _ in range(12):  # T is odd and D is not: what is missing once is never as much as something else
         yield 2 * draw.randint(1, 150) + 1, 12 * draw.randint(1, 40), draw.randint(2, 12), draw.choice([2, 3, 4])
 

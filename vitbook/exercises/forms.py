@@ -17,7 +17,6 @@ The classes have the names of functions because they are called like some, and
 what a call makes is registered and seldom kept (PEP 8 on class names).
 """
 
-import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +39,7 @@ from vitbook.exercises.declaration import (
 from vitbook.exercises.values import (
     agree,
     apart,
+    chance,
     close,
     counted,
     described,
@@ -169,7 +169,7 @@ class hunt(Declaration):
 
     def cases(self) -> list[Case]:
         known = [(*case, True) for case in self.right.items()] + [(*case, False) for case in self.wrong.items()]
-        return random.Random().sample(known, len(known))
+        return chance().sample(known, len(known))
 
     def given(self, name: str, thing: Any, right: bool) -> tuple:
         return (self.handed(thing),)

@@ -1,9 +1,11 @@
 """What checks know of values: reading what an answer returned, comparing, describing, drawing random numbers."""
 
 import math
+import random
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -139,11 +141,30 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else plural}"
 
 
+_entropy: random.Random = random.SystemRandom()
+
+
+def chance() -> random.Random:
+    """A new source of random numbers that leaves the global one alone."""
+    return random.Random(_entropy.getrandbits(64))
+
+
+@contextmanager
+def repeated(seed: str) -> Iterator[None]:
+    """Draw the same numbers with the same seed, so that a second judge of an answer says the same to the letter."""
+    global _entropy
+    before, _entropy = _entropy, random.Random(seed)
+    try:
+        with torch.random.fork_rng([]):
+            torch.manual_seed(_entropy.getrandbits(63))
+            yield
+    finally:
+        _entropy = before
+
+
 def fresh(*shape: int) -> Tensor:
     """Random normal numbers, new at each call, that leave the global generator alone."""
-    generator = torch.Generator()
-    generator.seed()
-    return torch.randn(shape, generator=generator)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(_entropy.getrandbits(63)))
 
 
 def perturbed(module: nn.Module, scale: float = 0.4) -> nn.Module:

@@ -149,11 +149,11 @@ def data(value, depth: int = 0):
     return value
 
 
-def judged(number: str, answer) -> dict:
+def judged(number: str, answer, seed: str) -> dict:
     """Judge in here, where the answer is no data: the real check, and beside it an answer that is wrong."""
-    from vitbook.exercises import engine
+    from vitbook.exercises import engine, values
 
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), values.repeated(seed + number):
         right, said, share = engine.judged(engine.EXERCISES[number], answer)
     return {"right": bool(right), "said": said[:4000], "share": float(share), "sound": not control(engine, number)}
 
@@ -216,7 +216,7 @@ class Child:
                 return
             if self.real is not None:
                 self.stand_in(self.real)
-                said = judged(number, self.answers[number])
+                said = judged(number, self.answers[number], *given)
                 self.stand_in(self.stub)
             else:
                 said = answered(self.answers[number], given)

@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -25,7 +26,7 @@ from typing import Any
 import cloudpickle
 import torch
 
-from vitbook.exercises import engine
+from vitbook.exercises import engine, values
 from vitbook.grading import disguise, sandbox, wire
 from vitbook.grading._child import CALL
 from vitbook.grading.notebook import UNREAD, unreadable
@@ -150,6 +151,7 @@ class Student:
         try:
             # A copy, in a folder that nobody else may enter: the notebook's own path would tell whose it is.
             given = {"notebook.ipynb": notebook.read_bytes()} | ({"exercises.pickle": own} if own else {})
+            self.seed = hashlib.sha256(given["notebook.ipynb"]).hexdigest()
             copies = [self.box.folder / name for name in given]
             for copy, content in zip(copies, given.values(), strict=True):
                 copy.write_bytes(content)
@@ -475,7 +477,7 @@ def _suspected(verdict: Verdict, *look: str) -> Verdict:
 
 
 def _inside(student: Student, number: str, until: float) -> Verdict:
-    reply, _ = student.ask(number, (), until)
+    reply, _ = student.ask(number, (student.seed,), until)
     sound, share = reply.get("sound") is True, reply.get("share")
     suspect = "" if sound else "the check called a wrong answer right in this process"
     share = share if sound and type(share) is float and 0 < share < 1 else 0.0
@@ -485,7 +487,7 @@ def _inside(student: Student, number: str, until: float) -> Verdict:
 
 
 def _outside(student: Student, number: str, until: float) -> Verdict:
-    with contextlib.redirect_stdout(io.StringIO()), in_time(until + GRACE):
+    with contextlib.redirect_stdout(io.StringIO()), in_time(until + GRACE), values.repeated(student.seed + number):
         right, said, share = engine.judged(engine.EXERCISES[number], proxy(student, number, until))
     return Verdict(right, _told(number, said), share=share)
 
