@@ -89,7 +89,7 @@ def one(way: str, setting: float, few: Dataset, seed: int) -> tuple[Callable[[Te
 
 
 def run() -> dict:
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     data = clothes()
     held = data.hold_out(THIS.images["validation"])
     test = [x[: THIS.images["test"]] for x in (data.test_images, data.test_labels)]
