@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from urllib.parse import urljoin
 
 import numpy as np
+import pytest
 from axe_playwright_python.sync_playwright import DEFAULT_OPTIONS, Axe, AxeResults
 from playwright.sync_api import expect
 
@@ -177,3 +178,25 @@ def assert_survives(figure, page, path, garbage):
     expect(alive.locator(".vf").first).to_be_visible()
     assert page.locator("article h1").count() == 1
     assert_sound(page)
+
+
+def survives(path, garbage, number=0):
+    """The test that a damaged state of a figure of a page becomes a message, and the page goes on."""
+
+    def test(live):
+        figure, page, _ = live(path, number)
+        assert_survives(figure, page, path, garbage)
+
+    return test
+
+
+def refuses(*cases):
+    """The test that a call with a bad value raises this error, whose message has these words."""
+
+    @pytest.mark.parametrize("call, error, words", cases)
+    def test(call, error, words):
+        with pytest.raises(error) as caught:
+            call()
+        assert all(word in str(caught.value) for word in words), caught.value
+
+    return test
