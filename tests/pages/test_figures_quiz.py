@@ -34,17 +34,6 @@ def test_what_was_checked_can_be_set():
             one.checked = wrong
 
 
-@pytest.mark.parametrize(("number", "path"), CHAPTERS, ids=NUMBERS)
-def test_feedback_names_sections_that_the_chapter_has(number, path):
-    """It once sent readers to sections that had another title by then."""
-    cells = nbformat.read(path, as_version=4).cells
-    titles = re.findall(r"^##+ (.*)$", "\n".join(cell.source for cell in cells if cell.cell_type == "markdown"), re.M)
-    for question in QUIZZES[number]:
-        for said in question.answers.values():
-            named = re.findall(r"\b(?:see|in) “([^”]*)”", said, re.I)
-            assert {" ".join(title.split()) for title in named} <= {title.replace("*", "") for title in titles}
-
-
 def test_where_no_script_runs_it_asks_and_does_not_answer():
     text = repr(quiz("07"))
     for question in ASKED:
