@@ -16,6 +16,7 @@ import torch
 from playwright.sync_api import expect
 
 from pages import live_figures, notebooks
+from tests.pages import small_book
 from tests.pages.driver import (
     assert_fits_a_phone,
     assert_follows_the_theme,
@@ -329,7 +330,6 @@ def shown(*models):
 @pytest.fixture(scope="module")
 def strangers(tmp_path_factory):
     """A small book with a widget of someone else, shown twice, one that fails, and a control that needs Python."""
-    folder = tmp_path_factory.mktemp("strangers")
     buffer = {"path": ["data"], "data": base64.b64encode(b"12345").decode(), "encoding": "base64"}
     output = nbformat.v4.new_output("display_data", {"text/plain": "shown last"})
     models = {
@@ -346,16 +346,7 @@ def strangers(tmp_path_factory):
         },
         cells=[nbformat.v4.new_markdown_cell("# One"), shown("clicker", "clicker"), shown("broken"), shown("box")],
     )
-    for part in ("pages", "book/assets"):
-        shutil.copytree(ROOT / part, folder / part)
-    shutil.copy(ROOT / "_config.yml", folder)
-    (folder / "_toc.yml").write_text("format: jb-book\nroot: book/one\n")
-    (folder / "book" / "references.bib").touch()
-    nbformat.write(notebook, folder / "book" / "one.ipynb")
-    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return folder / "_build" / "html" / "book" / "one.html"
+    return small_book.of_notebooks(tmp_path_factory.mktemp("strangers"), {"one": notebook}) / "book" / "one.html"
 
 
 def test_any_widget_runs_in_the_page(page, strangers):

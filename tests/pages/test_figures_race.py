@@ -1,13 +1,11 @@
 """TrainRace: in Python, and in a page where two models learn, with no network, by mouse, key and touch."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.conftest import served
 from tests.pages import small_book
 from tests.pages.driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, read_line, refuses, survives
 from vitbook import faults
@@ -27,13 +25,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if data.load("fashion_mnist").name == "fashion_mnist":
         races["both"] = TrainRace(["digits", "fashion_mnist"], steps=STEPS)
     return small_book.build(tmp_path_factory.mktemp("races"), races)
-
-
-@pytest.fixture(scope="module")
-def server(site: Path) -> Iterator[str]:
-    """The address at which that book is served."""
-    with served(site) as address:
-        yield address
 
 
 # ---- Python

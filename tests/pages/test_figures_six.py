@@ -1,13 +1,11 @@
 """SixRace: a bet, six programs that learn in the page, and the tests that say which is right."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.conftest import served
 from tests.pages import small_book
 from tests.pages.driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, read_line, refuses, survives
 from vitbook import faults, results
@@ -26,13 +24,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small book of two races: of 40 steps, and of 400."""
     races = {"short": SixRace(STORED, steps=STEPS), "long": SixRace(STORED)}
     return small_book.build(tmp_path_factory.mktemp("six"), races)
-
-
-@pytest.fixture(scope="module")
-def server(site: Path) -> Iterator[str]:
-    """The address at which that book is served."""
-    with served(site) as address:
-        yield address
 
 
 # ---- Python
