@@ -1,7 +1,10 @@
 """How the tests drive a live figure in a page, and what every figure must stand."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from types import SimpleNamespace
 from urllib.parse import urljoin
 
@@ -11,6 +14,7 @@ from axe_playwright_python.sync_playwright import DEFAULT_OPTIONS, Axe, AxeResul
 from playwright.sync_api import expect
 
 from pages import live_figures
+from tests.conftest import ROOT
 
 # All that a drawing shows, as one value: a canvas's pixels, or an SVG's elements with the colours that they have now.
 INK = """drawing => drawing.matches("canvas")
@@ -200,3 +204,15 @@ def refuses(*cases):
         assert all(word in str(caught.value) for word in words), caught.value
 
     return test
+
+
+def node(*arguments, **environment):
+    """What Node prints; without Node the test is skipped, but never in CI."""
+    program = shutil.which("node")
+    if not program:
+        message = "no Node on this machine: JavaScript was not compared with Python"
+        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+    surroundings = os.environ | environment
+    result = subprocess.run([program, *arguments], capture_output=True, text=True, env=surroundings, cwd=ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout

@@ -5,11 +5,9 @@ import copy
 import io
 import json
 import math
-import os
 import re
 import shutil
 import statistics
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +19,7 @@ from playwright.sync_api import expect
 from torch import Tensor
 
 from tests.conftest import Watch
-from tests.pages.driver import INK, assert_sound, refuses, turn_the_theme
+from tests.pages.driver import INK, assert_sound, node, refuses, turn_the_theme
 from vitbook import results
 from vitbook.figures.live_vit import LiveViT
 from vitnb import (
@@ -165,10 +163,6 @@ def case(figure: LiveViT, images: Tensor, name: str, full: bool = True) -> dict:
 
 
 def test_javascript_computes_what_torch_computes(tmp_path):
-    node = shutil.which("node")
-    if not node:
-        message = "no Node on this machine: the forward pass was not compared with torch's"
-        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
     cases = []
     for norm in ("pre", "post"):
         for pos in ("learned", "sincos", "none"):
@@ -189,15 +183,9 @@ def test_javascript_computes_what_torch_computes(tmp_path):
 
     file = tmp_path / "reference.json"
     file.write_text(json.dumps({"cases": cases}))
-    result = subprocess.run(
-        [node, "--test", "--test-reporter=tap", ROOT / "tests" / "pages" / "live_vit.test.mjs"],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"REFERENCE": str(file)},
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.count("ok ") >= len(cases)
-    print(f"\n{len(cases)} networks and switches:", *re.findall(r"# largest difference .*", result.stdout)[-1:])
+    out = node("--test", "--test-reporter=tap", "tests/pages/live_vit.test.mjs", REFERENCE=str(file))
+    assert out.count("ok ") >= len(cases)
+    print(f"\n{len(cases)} networks and switches:", *re.findall(r"# largest difference .*", out)[-1:])
 
 
 # ---- Python
