@@ -127,9 +127,9 @@ def served(folder: Path) -> Iterator[str]:
         http.shutdown()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # a file of tests may have a site of its own
 def server(site: Path) -> Iterator[str]:
-    """The address at which the built book is served."""
+    """The address at which the site is served."""
     with served(site) as address:
         yield address
 

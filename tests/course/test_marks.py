@@ -454,6 +454,7 @@ FILES = {
     "nbformat 3": (b'{"nbformat": 3, "worksheets": [{"cells": []}]}', "nbformat 3"),
     "cut off": (BOOK.encode()[:-20], "cut off"), "a script": (b"import torch\nprint(1)\n", "plain text"),
     "JSON": (b'{"a": 1}', "JSON without cells"), "LFS": (b"version https://git-lfs.github.com/spec/v1", "Git LFS"),
+    "open": (b"{", ""), "a list": (b"[]", ""), "a number": (b'{"cells": 3}', ""), "deeper": (b"[" * 100_000, ""),
     "deep": (b'{"cells": ' + b"[" * 100_000, "nested"), "an image": (b"\x89PNG\r\n", "image"),
 }  # fmt: skip
 
@@ -464,6 +465,7 @@ def test_a_file_that_is_no_notebook_is_called_by_its_name(case, tmp_path):
     (tmp_path / "one.ipynb").write_bytes(content)
     said = student.judge("none", tmp_path / "one.ipynb", ["3.1"])["3.1"]
     assert words in said.sentence and not said.right and not said.answers
+    assert "no notebook that can be read" in said.sentence
     assert re.search(r"hand (it|that|in)|Hand in", said.sentence), said.sentence
 
 

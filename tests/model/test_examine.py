@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from experiments._models import in_a_model
 from tests.model.handwritten.right import DEPARTS, RIGHT
 from vitbook import faults
 from vitnb import ViT, ViTConfig, examine
@@ -120,17 +121,6 @@ UNSEEN = {  # other weights do the same, or images that are square and of one ch
     "eps after the root",
     "without eps",
 }
-
-
-def in_a_model() -> list[str]:
-    names = []
-    for name in faults.FAULTS:
-        try:
-            faults.build(name, CONFIG)
-        except ValueError:
-            continue
-        names.append(name)
-    return names
 
 
 def codes(report, *levels) -> list[str]:

@@ -1,7 +1,6 @@
 """Weights: the same logits in torchvision and timm, and files that are whole or absent."""
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,7 +131,9 @@ def test_hugging_face_models_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize("wrap", [dict, lambda s: {"state_dict": s}, lambda s: {"model": s, "step": 3}])
-@pytest.mark.parametrize("prefix", ["", "_orig_mod.", "module._orig_mod.", "_fsdp_wrapped_module.", "model."])
+@pytest.mark.parametrize(
+    "prefix", ["", "_orig_mod.", "module.", "module._orig_mod.", "_fsdp_wrapped_module.", "model."]
+)
 def test_state_dicts_of_wrapped_models_load(prefix, wrap):
     config = ViTConfig(depth=1, embed_dim=8, num_heads=2)
     one, other = ViT(config), ViT(config)
@@ -165,14 +166,6 @@ def test_a_subclass_may_have_parts_of_a_librarys_names():
     one, other = Own(ViTConfig(depth=1)), Own(ViTConfig(depth=1))
     other.load_state_dict(one.state_dict())
     assert torch.equal(one.more["attn"]["qkv"].weight, other.more["attn"]["qkv"].weight)
-
-
-def test_a_file_of_a_newer_version_says_what_is_new(tmp_path):
-    model, path = ViT(ViTConfig(depth=1)), tmp_path / "m.safetensors"
-    config = {**model.config.to_dict(), "rope": 100}
-    save_file(model.state_dict(), path, {"vitnb.config": json.dumps(config)})
-    with pytest.raises(ValueError, match="rope=100 is unknown here.*use the vitnb that saved it"):
-        load(path)
 
 
 def wide():
@@ -281,15 +274,8 @@ def test_dropout_travels():
 @pytest.mark.parametrize(
     "convert, build, word",
     [
-        (from_timm, lambda: timm.create_model("vit_base_patch16_siglip_224", depth=1), "map"),
-        (from_timm, lambda: timm.create_model("vit_small_patch16_224", depth=1).state_dict(), "loaded into its model"),
         (from_timm, lambda: timm.create_model("resnet18"), "resnet18|ResNet"),
         (from_torchvision, lambda: torch.nn.Linear(2, 2), "Linear"),
-        (
-            from_torchvision,
-            lambda: torchvision.models.VisionTransformer(32, 16, 1, 1, 8, 8, representation_size=4),
-            "=4",
-        ),
         (to_torchvision, lambda: ViT(ViTConfig()), "in_chans"),
         (to_torchvision, lambda: ViT(ViTConfig(img_size=(28, 24), in_chans=3)), "img_size"),
         (to_torchvision, lambda: ViT(ViTConfig(norm="post", in_chans=3)), "norm"),

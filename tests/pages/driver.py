@@ -1,15 +1,20 @@
 """How the tests drive a live figure in a page, and what every figure must stand."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from types import SimpleNamespace
 from urllib.parse import urljoin
 
 import numpy as np
+import pytest
 from axe_playwright_python.sync_playwright import DEFAULT_OPTIONS, Axe, AxeResults
 from playwright.sync_api import expect
 
 from pages import live_figures
+from tests.conftest import ROOT
 
 # All that a drawing shows, as one value: a canvas's pixels, or an SVG's elements with the colours that they have now.
 INK = """drawing => drawing.matches("canvas")
@@ -177,3 +182,37 @@ def assert_survives(figure, page, path, garbage):
     expect(alive.locator(".vf").first).to_be_visible()
     assert page.locator("article h1").count() == 1
     assert_sound(page)
+
+
+def survives(path, garbage, number=0):
+    """The test that a damaged state of a figure of a page becomes a message, and the page goes on."""
+
+    def test(live):
+        figure, page, _ = live(path, number)
+        assert_survives(figure, page, path, garbage)
+
+    return test
+
+
+def refuses(*cases):
+    """The test that a call with a bad value raises this error, whose message has these words."""
+
+    @pytest.mark.parametrize("call, error, words", cases)
+    def test(call, error, words):
+        with pytest.raises(error) as caught:
+            call()
+        assert all(word in str(caught.value) for word in words), caught.value
+
+    return test
+
+
+def node(*arguments, **environment):
+    """What Node prints; without Node the test is skipped, but never in CI."""
+    program = shutil.which("node")
+    if not program:
+        message = "no Node on this machine: JavaScript was not compared with Python"
+        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+    surroundings = os.environ | environment
+    result = subprocess.run([program, *arguments], capture_output=True, text=True, env=surroundings, cwd=ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout

@@ -16,15 +16,21 @@ from vitbook.figures._base import Figure
 
 def build(folder: Path, figures: Mapping[str, Figure]) -> Path:
     """Build a book in an empty folder, with a page book/NAME.html for each figure, the first at its root; its site."""
+    return of_notebooks(folder, {name: page_of(figure) for name, figure in figures.items()})
+
+
+def of_notebooks(folder: Path, notebooks: Mapping[str, nbformat.NotebookNode]) -> Path:
+    """The same of notebooks."""
     for part in ("pages", "book/assets"):
         shutil.copytree(ROOT / part, folder / part)
     shutil.copy(ROOT / "_config.yml", folder)
     (folder / "book" / "references.bib").touch()
-    for name, figure in figures.items():
-        nbformat.write(page_of(figure), folder / "book" / f"{name}.ipynb")
-    first, *others = (f"book/{name}" for name in figures)
+    for name, notebook in notebooks.items():
+        nbformat.write(notebook, folder / "book" / f"{name}.ipynb")
+    first, *others = (f"book/{name}" for name in notebooks)
     listed = "".join(f"- file: {other}\n" for other in others)
-    (folder / "_toc.yml").write_text(f"format: jb-book\nroot: {first}\nchapters:\n{listed}")
+    chapters = f"chapters:\n{listed}" if listed else ""
+    (folder / "_toc.yml").write_text(f"format: jb-book\nroot: {first}\n{chapters}")
     command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

@@ -3,10 +3,8 @@
 import base64
 import json
 import math
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,13 +14,16 @@ import torch
 from playwright.sync_api import expect
 
 from pages import live_figures, notebooks
+from tests.pages import small_book
 from tests.pages.driver import (
     assert_fits_a_phone,
     assert_follows_the_theme,
     assert_sound,
-    assert_survives,
     drag,
+    node,
     read_line,
+    refuses,
+    survives,
     touch,
 )
 from vitbook.figures import PatchExplorer
@@ -101,43 +102,29 @@ def test_explorer_carries_the_images_exactly():
     assert explorer.patch_size == 2  # the nearest that cuts 6 x 4
 
 
-@pytest.mark.parametrize(
-    "call, error, words",
-    [
-        (lambda: PatchExplorer({}), ValueError, ["images", "empty", "sample_image"]),
-        (lambda: PatchExplorer({"a": [1]}), TypeError, ["images['a']", "list", "as_tensor"]),
-        (lambda: PatchExplorer({"a": torch.zeros(1, 3, 8, 8)}), ValueError, ["(1, 3, 8, 8)", "3"]),
-        (lambda: PatchExplorer({"a": torch.zeros(2, 8, 8)}), ValueError, ["channels", "(2, 8, 8)", "(3, 96, 96)"]),
-        (lambda: PatchExplorer({"a": torch.full((1, 8, 8), math.nan)}), ValueError, ["[0, 1]", "nan", "clamp"]),
-        (lambda: PatchExplorer({"a": torch.full((1, 8, 8), 2.0)}), ValueError, ["[0, 1]", "2", "clamp"]),
-        (lambda: PatchExplorer({"a": torch.zeros(1, 8, 8).int()}), TypeError, ["int32", "byte"]),
-        (lambda: PatchExplorer({"a": torch.zeros(3, 5000, 8000)}), ValueError, ["5000 x 8000", "sample_image"]),
-        (lambda: PatchExplorer({"a": torch.zeros(1, 7, 8)}), ValueError, ["7 and 8", "96 x 96"]),
-        (lambda: PatchExplorer(patch_size=5), ValueError, ["patch_size 5", "28 x 28", "4, 7"]),
-        (lambda: PatchExplorer(patch_size="5"), TypeError, ["patch_size", "'5'", "4"]),
-        (lambda: setattr(PatchExplorer(), "patch_size", 8), ValueError, ["patch_size 8", "4, 7"]),
-        (lambda: setattr(PatchExplorer(), "image", 5), ValueError, ["image", "5", "0"]),
-        (lambda: setattr(PatchExplorer(), "row", 28), ValueError, ["row", "28", "27"]),
-    ],
+test_bad_input_is_refused_with_words = refuses(
+    (lambda: PatchExplorer({}), ValueError, ["images", "empty", "sample_image"]),
+    (lambda: PatchExplorer({"a": [1]}), TypeError, ["images['a']", "list", "as_tensor"]),
+    (lambda: PatchExplorer({"a": torch.zeros(1, 3, 8, 8)}), ValueError, ["(1, 3, 8, 8)", "3"]),
+    (lambda: PatchExplorer({"a": torch.zeros(2, 8, 8)}), ValueError, ["channels", "(2, 8, 8)", "(3, 96, 96)"]),
+    (lambda: PatchExplorer({"a": torch.full((1, 8, 8), math.nan)}), ValueError, ["[0, 1]", "nan", "clamp"]),
+    (lambda: PatchExplorer({"a": torch.full((1, 8, 8), 2.0)}), ValueError, ["[0, 1]", "2", "clamp"]),
+    (lambda: PatchExplorer({"a": torch.zeros(1, 8, 8).int()}), TypeError, ["int32", "byte"]),
+    (lambda: PatchExplorer({"a": torch.zeros(3, 5000, 8000)}), ValueError, ["5000 x 8000", "sample_image"]),
+    (lambda: PatchExplorer({"a": torch.zeros(1, 7, 8)}), ValueError, ["7 and 8", "96 x 96"]),
+    (lambda: PatchExplorer(patch_size=5), ValueError, ["patch_size 5", "28 x 28", "4, 7"]),
+    (lambda: PatchExplorer(patch_size="5"), TypeError, ["patch_size", "'5'", "4"]),
+    (lambda: setattr(PatchExplorer(), "patch_size", 8), ValueError, ["patch_size 8", "4, 7"]),
+    (lambda: setattr(PatchExplorer(), "image", 5), ValueError, ["image", "5", "0"]),
+    (lambda: setattr(PatchExplorer(), "row", 28), ValueError, ["row", "28", "27"]),
 )
-def test_bad_input_is_refused_with_words(call, error, words):
-    with pytest.raises(error) as caught:
-        call()
-    assert all(word in str(caught.value) for word in words), caught.value
 
 
 # ---- JavaScript
 
 
 def test_javascript_arithmetic():
-    node = shutil.which("node")
-    if not node:
-        message = "no Node on this machine: the tests of the figures' arithmetic did not run"
-        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
-    tests = sorted((ROOT / "tests" / "pages").glob("*.test.mjs"))
-    result = subprocess.run([node, "--test", *tests], capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert re.search(r"pass [1-9]", result.stdout)
+    assert re.search(r"pass [1-9]", node("--test", *sorted((ROOT / "tests" / "pages").glob("*.test.mjs"))))
 
 
 # ---- In the page
@@ -293,11 +280,7 @@ GARBAGE = {
     "This figure could not start in your browser": (r"function build\(", "function build(("),
     "the page holds no state for it": (r'"model_id": "0000', '"model_id": "1111'),
 }
-
-
-def test_garbage_becomes_a_message_and_the_page_goes_on(live):
-    figure, page, _ = live(PAGE)
-    assert_survives(figure, page, PAGE, GARBAGE)
+test_garbage_becomes_a_message_and_the_page_goes_on = survives(PAGE, GARBAGE)
 
 
 def test_without_scripts_there_is_the_still_image(new_context, server):
@@ -339,7 +322,6 @@ def shown(*models):
 @pytest.fixture(scope="module")
 def strangers(tmp_path_factory):
     """A small book with a widget of someone else, shown twice, one that fails, and a control that needs Python."""
-    folder = tmp_path_factory.mktemp("strangers")
     buffer = {"path": ["data"], "data": base64.b64encode(b"12345").decode(), "encoding": "base64"}
     output = nbformat.v4.new_output("display_data", {"text/plain": "shown last"})
     models = {
@@ -356,16 +338,7 @@ def strangers(tmp_path_factory):
         },
         cells=[nbformat.v4.new_markdown_cell("# One"), shown("clicker", "clicker"), shown("broken"), shown("box")],
     )
-    for part in ("pages", "book/assets"):
-        shutil.copytree(ROOT / part, folder / part)
-    shutil.copy(ROOT / "_config.yml", folder)
-    (folder / "_toc.yml").write_text("format: jb-book\nroot: book/one\n")
-    (folder / "book" / "references.bib").touch()
-    nbformat.write(notebook, folder / "book" / "one.ipynb")
-    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return folder / "_build" / "html" / "book" / "one.html"
+    return small_book.of_notebooks(tmp_path_factory.mktemp("strangers"), {"one": notebook}) / "book" / "one.html"
 
 
 def test_any_widget_runs_in_the_page(page, strangers):

@@ -9,7 +9,7 @@ import torch
 from playwright.sync_api import expect
 from torch.nn import functional as F
 
-from tests.pages.driver import assert_fits_a_phone, assert_follows_the_theme, assert_survives, drag, read_line, touch
+from tests.pages.driver import assert_fits_a_phone, assert_follows_the_theme, drag, read_line, survives, touch
 from vitbook.figures import PushExplorer
 from vitbook.figures.push_explorer import BAG, BOOT, GAINS, PUSH, WIRINGS
 
@@ -122,8 +122,4 @@ GARBAGE = {
     "its push should be four numbers": (r'"push": \[1.0, ', '"push": ['),
     "it knows no wiring post-office": (r'"wirings": \["post-norm"', '"wirings": ["post-office"'),
 }
-
-
-def test_garbage_becomes_a_message_and_the_page_goes_on(live):
-    figure, page, _ = live(PAGE)
-    assert_survives(figure, page, PAGE, GARBAGE)
+test_garbage_becomes_a_message_and_the_page_goes_on = survives(PAGE, GARBAGE)

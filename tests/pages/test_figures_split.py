@@ -6,7 +6,7 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from tests.pages.driver import assert_fits_a_phone, assert_follows_the_theme, assert_survives, drag, touch
+from tests.pages.driver import assert_fits_a_phone, assert_follows_the_theme, drag, survives, touch
 from vitbook.figures import SplitExplorer
 from vitbook.figures.split_explorer import MOST
 
@@ -93,8 +93,4 @@ GARBAGE = {
     "its right split should hold each of 12 numbers once": (r'"right": \[\s*0,\s*1,', '"right": [0, 0,'),
     "it cannot split 12 numbers": (r'"heads": 2', '"heads": 5'),
 }
-
-
-def test_garbage_becomes_a_message_and_the_page_goes_on(live):
-    figure, page, _ = live(PAGE)
-    assert_survives(figure, page, PAGE, GARBAGE)
+test_garbage_becomes_a_message_and_the_page_goes_on = survives(PAGE, GARBAGE)

@@ -210,85 +210,49 @@ def step(model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: T
     return loss.detach()
 
 
-@fault("never clears the gradients, so that each step goes by the sum of all batches so far", step, None)
-def gradients_never_cleared(
-    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
-) -> Tensor:
-    loss = F.cross_entropy(model(images), labels)
-    loss.backward()
-    optimizer.step()
-    scheduler.step()
+def _in_order(*acts: str, given: tuple, read: Callable[[Tensor], Tensor] = lambda logits: logits) -> Tensor:
+    """A step that does these things, in this order, when it has its loss."""
+    model, optimizer, scheduler, images, labels = given
+    loss = F.cross_entropy(read(model(images)), labels)
+    does = {"clear": optimizer.zero_grad, "backward": loss.backward, "step": optimizer.step, "schedule": scheduler.step}
+    for act in acts:
+        does[act]()
     return loss.detach()
+
+
+@fault("never clears the gradients, so that each step goes by the sum of all batches so far", step, None)
+def gradients_never_cleared(*given: Any) -> Tensor:
+    return _in_order("backward", "step", "schedule", given=given)
 
 
 @fault("clears the gradients after the backward pass, so that none are left for the step", step, None)
-def gradients_cleared_too_late(
-    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
-) -> Tensor:
-    loss = F.cross_entropy(model(images), labels)
-    loss.backward()
-    optimizer.zero_grad()
-    optimizer.step()
-    scheduler.step()
-    return loss.detach()
+def gradients_cleared_too_late(*given: Any) -> Tensor:
+    return _in_order("backward", "clear", "step", "schedule", given=given)
 
 
 @fault("moves before the backward pass, by the gradients of the batch before", step, None)
-def step_before_backward(
-    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
-) -> Tensor:
-    loss = F.cross_entropy(model(images), labels)
-    optimizer.step()
-    optimizer.zero_grad()
-    loss.backward()
-    scheduler.step()
-    return loss.detach()
+def step_before_backward(*given: Any) -> Tensor:
+    return _in_order("step", "clear", "backward", "schedule", given=given)
 
 
 @fault("calls the scheduler before the optimizer, so that the first learning rate is never used", step, None)
-def scheduler_before_optimizer(
-    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
-) -> Tensor:
-    loss = F.cross_entropy(model(images), labels)
-    optimizer.zero_grad()
-    loss.backward()
-    scheduler.step()
-    optimizer.step()
-    return loss.detach()
+def scheduler_before_optimizer(*given: Any) -> Tensor:
+    return _in_order("clear", "backward", "schedule", "step", given=given)
 
 
 @fault("calls the scheduler and never the optimizer", step, None)
-def scheduler_alone(
-    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
-) -> Tensor:
-    loss = F.cross_entropy(model(images), labels)
-    optimizer.zero_grad()
-    loss.backward()
-    scheduler.step()
-    return loss.detach()
+def scheduler_alone(*given: Any) -> Tensor:
+    return _in_order("clear", "backward", "schedule", given=given)
 
 
 @fault("never calls the scheduler, so that the learning rate stays where it is", step, None)
-def scheduler_forgotten(
-    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
-) -> Tensor:
-    loss = F.cross_entropy(model(images), labels)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
+def scheduler_forgotten(*given: Any) -> Tensor:
+    return _in_order("clear", "backward", "step", given=given)
 
 
 @fault("gives probabilities to the loss, which takes a softmax of its own", step, None)
-def probabilities_in_the_loss(
-    model: nn.Module, optimizer: Optimizer, scheduler: Scheduler, images: Tensor, labels: Tensor
-) -> Tensor:
-    loss = F.cross_entropy(model(images).softmax(-1), labels)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    scheduler.step()
-    return loss.detach()
+def probabilities_in_the_loss(*given: Any) -> Tensor:
+    return _in_order("clear", "backward", "step", "schedule", given=given, read=lambda logits: logits.softmax(-1))
 
 
 # A comparison: (models, train, test), pairs of images and labels -> the accuracy of each model on the test images.

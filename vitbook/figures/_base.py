@@ -5,6 +5,7 @@ import io
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import anywidget
 import matplotlib.figure
@@ -94,6 +95,24 @@ class Figure(anywidget.AnyWidget):
             plt.close(figure)  # or the notebook shows it a second time
         Image.open(large).convert("RGB").quantize(128).save(small, format="png")
         return small.getvalue()
+
+
+def within(proposal: dict[str, Any], last: dict[str, float], first: float = 0, good: float = 0) -> Any:
+    """What is proposed for a trait, if it lies between the first and the last value that such a trait may have.
+
+    Raises: ValueError, with a good value.
+    """
+    name, value = proposal["trait"].name, proposal["value"]
+    if not first <= value <= last[name]:
+        raise ValueError(f"{name} must lie between {first} and {last[name]}, got {value}: use {good}, for example")
+    return value
+
+
+def check_whole(good: int = 0, **given: object) -> None:
+    """Raise TypeError unless all are whole numbers."""
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be a whole number such as {good}, got {value!r}")
 
 
 def image_bytes(name: str, image: Tensor) -> bytes:

@@ -10,7 +10,7 @@ import traitlets
 from matplotlib import pyplot as plt
 from torch import Tensor
 
-from vitbook.figures._base import Figure, image_bytes, module, style
+from vitbook.figures._base import Figure, image_bytes, module, style, within
 from vitnb import plots
 from vitnb._validate import choice, tensor
 from vitnb.attention import record_attention
@@ -150,12 +150,9 @@ class AttentionExplorer(Figure):
 
     @traitlets.validate("image", "token", "layer", "head")
     def _check_number(self, proposal: dict) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
         L, heads, T = self.sizes
-        count = {"image": len(self.names), "token": T, "layer": L, "head": heads}[name]
-        if not 0 <= value < count:
-            raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use {count - 1}, for example")
-        return value
+        last = {"image": len(self.names) - 1, "token": T - 1, "layer": L - 1, "head": heads - 1}
+        return within(proposal, last)
 
     @traitlets.validate("show", "axis")
     def _check_word(self, proposal: dict) -> str:

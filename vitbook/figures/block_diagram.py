@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from vitbook import results
 from vitbook.faults.wire import NormaliseThenAdd
-from vitbook.figures._base import Figure, module, style
+from vitbook.figures._base import Figure, check_whole, module, style, within
 from vitnb import plots
 from vitnb.blocks import PreNormBlock
 from vitnb.vit import ViT, ViTConfig
@@ -52,15 +52,10 @@ class BlockDiagram(Figure):
     warmup = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, wiring: int = 0, depth: int = 0, rate: int = 0, warmup: int = 0):
-        chosen = {"wiring": wiring, "depth": depth, "rate": rate, "warmup": warmup}
-        for name, value in chosen.items():
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"{name} must be a whole number such as 0, got {value!r}")
+        check_whole(wiring=wiring, depth=depth, rate=rate, warmup=warmup)
         stored = results.result("norms")
         config = stored["config"]
         lists = {"depths": config["depths"], "rates": config["learning_rates"], "warmups": config["warmup_steps"]}
-        for (name, value), count in zip(chosen.items(), (len(WIRINGS), *map(len, lists.values())), strict=True):
-            _within(name, value, count)
         curves = measure(ViTConfig(**config["model"]), config["depths"], seeds=3)
         super().__init__(
             wirings=list(WIRINGS),
@@ -70,8 +65,8 @@ class BlockDiagram(Figure):
             rms=_floats(curves["rms"]),
             gradient=_floats(curves["gradient"]),
             trained=_trained(stored["result"]["arms"]),
-            **chosen,
         )
+        self.wiring, self.depth, self.rate, self.warmup = wiring, depth, rate, warmup
 
     def still(self) -> matplotlib.figure.Figure:
         figure, axes = plt.subplots(1, 3, figsize=(10, 3.2))
@@ -110,8 +105,8 @@ class BlockDiagram(Figure):
 
     @traitlets.validate("wiring", "depth", "rate", "warmup")
     def _check(self, proposal: dict[str, Any]) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
-        return _within(name, value, len(getattr(self, f"{name}s")))
+        name = proposal["trait"].name
+        return within(proposal, {name: len(getattr(self, f"{name}s")) - 1})
 
 
 class SandwichBlock(PreNormBlock):
@@ -179,12 +174,6 @@ def _trained(arms: list[dict]) -> list[dict]:
     named = [(arm, names.get((arm["norm"], arm["change"]))) for arm in arms]
     keys = ("depth", "warmup", "lr", "accuracy")
     return [{"wiring": name} | {key: arm[key] for key in keys} for arm, name in named if name]
-
-
-def _within(name: str, value: int, count: int) -> int:
-    if not 0 <= value < count:
-        raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use 0, for example")
-    return value
 
 
 def _floats(values: Tensor) -> bytes:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitbook import results
-from vitbook.figures._base import Figure, module, style
+from vitbook.figures._base import Figure, check_whole, module, style, within
 from vitnb import plots
 
 FADE = 0.35, 0.8, 0.2  # the cosines at which a patch is faint, and at which it is as in the photo; what faint is
@@ -48,10 +48,8 @@ class LikenessExplorer(Figure):
             pixels=stored["pixels"].numpy().tobytes(),
             tokens=stored["tokens"].numpy().tobytes(),
         )
-        for name, value in (("photo", photo), ("patch", patch)):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"{name} must be a whole number such as 0, got {value!r}")
-            setattr(self, name, value)
+        check_whole(photo=photo, patch=patch)
+        self.photo, self.patch = photo, patch
 
     def cosines(self) -> Tensor:
         """Of the chosen patch with all patches of all photos: (photos, N)."""
@@ -79,8 +77,4 @@ class LikenessExplorer(Figure):
 
     @traitlets.validate("photo", "patch")
     def _check(self, proposal: dict[str, Any]) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
-        count = {"photo": len(self.names), "patch": self.grid**2}[name]
-        if not 0 <= value < count:
-            raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use 0, for example")
-        return value
+        return within(proposal, {"photo": len(self.names) - 1, "patch": self.grid**2 - 1})

@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import SubFigure
 from torch import Tensor
 
-from vitbook.figures._base import Figure, module, style
+from vitbook.figures._base import Figure, module, style, within
 from vitnb import plots
 from vitnb._validate import choice, positive_int
 from vitnb.attention import record_attention
@@ -158,7 +158,7 @@ class LiveViT(Figure):
 
     @traitlets.validate("image", "token", "stage", "layer", "head", "moment")
     def _check_number(self, proposal: dict) -> float:
-        name, value, config = proposal["trait"].name, proposal["value"], self._model.config
+        config = self._model.config
         last = {
             "image": self._images - 1,
             "token": _tokens(self._model) - 1,
@@ -166,11 +166,8 @@ class LiveViT(Figure):
             "layer": config.depth - (config.global_pool != "attn"),  # attention pooling is one layer more
             "head": config.num_heads - 1,
             "moment": config.depth + 3,
-        }[name]
-        first = -1 if name == "image" and self.own else 0
-        if not first <= value <= last:
-            raise ValueError(f"{name} must lie between {first} and {last}, got {value}: use {last}, for example")
-        return value
+        }
+        return within(proposal, last, -1 if proposal["trait"].name == "image" and self.own else 0)
 
     @traitlets.validate("mode", "overlay")
     def _check_word(self, proposal: dict) -> str:

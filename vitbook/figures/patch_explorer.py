@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 from torch import Tensor
 
 from vitbook.faults.cut import reshape_alone
-from vitbook.figures._base import Figure, image_bytes, module, style
+from vitbook.figures._base import Figure, image_bytes, module, style, within
 from vitbook.images import boot, sample_image
 from vitnb import plots
 from vitnb._validate import positive_int
@@ -75,14 +75,11 @@ class PatchExplorer(Figure):
 
     @traitlets.validate("image", "patch_size", "row", "column")
     def _check(self, proposal: dict) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
+        name = proposal["trait"].name
         shape = self.shapes[0 if name == "image" else self.image]
         if name == "patch_size":
-            return _fitting(value, shape)
-        count = {"image": len(self.shapes), "row": shape[1], "column": shape[2]}[name]
-        if not 0 <= value < count:
-            raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use 0, for example")
-        return value
+            return _fitting(proposal["value"], shape)
+        return within(proposal, {"image": len(self.shapes) - 1, "row": shape[1] - 1, "column": shape[2] - 1})
 
     @traitlets.observe("image")
     def _fit(self, change: dict) -> None:

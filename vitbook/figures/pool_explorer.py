@@ -8,7 +8,7 @@ import traitlets
 from matplotlib import pyplot as plt
 from torch import Tensor
 
-from vitbook.figures._base import Figure, image_bytes, module
+from vitbook.figures._base import Figure, image_bytes, module, within
 from vitnb import plots
 from vitnb._validate import tensor
 from vitnb.attention import record_attention
@@ -116,11 +116,8 @@ class PoolExplorer(Figure):
 
     @traitlets.validate("image", "pool", "patch")
     def _check_number(self, proposal: dict) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
-        count = {"image": len(self.names), "pool": len(self.pools), "patch": self.grid[0] * self.grid[1]}[name]
-        if not 0 <= value < count:
-            raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use {count - 1}, for example")
-        return value
+        count = {"image": len(self.names), "pool": len(self.pools), "patch": self.grid[0] * self.grid[1]}
+        return within(proposal, {name: n - 1 for name, n in count.items()})
 
 
 def _networks(models: Mapping[str, ViT]) -> dict[str, ViT]:

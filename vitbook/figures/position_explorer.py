@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitbook import results
-from vitbook.figures._base import Figure, module, style
+from vitbook.figures._base import Figure, check_whole, module, style, within
 from vitnb import plots, unpatchify
 from vitnb.patches import patchify
 
@@ -60,10 +60,8 @@ class PositionExplorer(Figure):
             probabilities=_floats(torch.tensor([model["probabilities"] for model in models.values()])),
             accuracy=_floats(torch.tensor([model["accuracy"] for model in models.values()])),
         )
-        for name, value in (("image", image), ("order", order), ("place", place)):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"{name} must be a whole number such as 0, got {value!r}")
-            setattr(self, name, value)
+        check_whole(image=image, order=order, place=place)
+        self.image, self.order, self.place = image, order, place
 
     def still(self) -> matplotlib.figure.Figure:
         turn, side, C = self.order or 1, 28 // self.grid, len(self.classes)
@@ -98,12 +96,8 @@ class PositionExplorer(Figure):
 
     @traitlets.validate("image", "order", "place")
     def _check(self, proposal: dict[str, Any]) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
         N = self.grid**2
-        count = {"image": len(self.classes), "order": len(self.orders) // N, "place": N}[name]
-        if not 0 <= value < count:
-            raise ValueError(f"{name} must lie between 0 and {count - 1}, got {value}: use 0, for example")
-        return value
+        return within(proposal, {"image": len(self.classes) - 1, "order": len(self.orders) // N - 1, "place": N - 1})
 
 
 def _floats(values: Tensor) -> bytes:

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitbook.figures._base import Figure, module, style
+from vitbook.figures._base import Figure, module, style, within
 from vitnb import plots
 
 BOOT, BAG, PUSH = [1.0, -1.0, 1.0, -1.0], [1.0, -1.0, -1.0, 1.0], [1.0, -1.0, 0.0, 0.0]
@@ -77,8 +77,4 @@ class PushExplorer(Figure):
 
     @traitlets.validate("wiring", "gain", "pushes")
     def _check(self, proposal: dict[str, Any]) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
-        last = {"wiring": len(WIRINGS) - 1, "gain": len(GAINS) - 1, "pushes": MOST}[name]
-        if not 0 <= value <= last:
-            raise ValueError(f"{name} must lie between 0 and {last}, got {value}: use 0, for example")
-        return value
+        return within(proposal, {"wiring": len(WIRINGS) - 1, "gain": len(GAINS) - 1, "pushes": MOST})

@@ -9,7 +9,7 @@ import numpy as np
 import traitlets
 from matplotlib import pyplot as plt
 
-from vitbook.figures._base import Figure, module
+from vitbook.figures._base import Figure, check_whole, module, within
 from vitnb import plots
 from vitnb.evaluation import interval
 
@@ -59,10 +59,8 @@ class RecipeExplorer(Figure):
                 for name, key in CURVES.items()
             },
         )
-        for name, value in (("change", change), ("view", view)):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"{name} must be a whole number such as 1, got {value!r}")
-            setattr(self, name, value)
+        check_whole(1, change=change, view=view)
+        self.change, self.view = change, view
 
     def accuracies(self) -> np.ndarray:
         """Return the accuracy at the end, on all validation images: (arms, seeds)."""
@@ -98,11 +96,8 @@ class RecipeExplorer(Figure):
 
     @traitlets.validate("change", "view")
     def _check(self, proposal: dict[str, Any]) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
-        low, high = (1, len(self.arms) - 1) if name == "change" else (0, len(VIEWS) - 1)
-        if not low <= value <= high:
-            raise ValueError(f"{name} must lie between {low} and {high}, got {value}: use {low}, for example")
-        return value
+        low = int(proposal["trait"].name == "change")
+        return within(proposal, {"change": len(self.arms) - 1, "view": len(VIEWS) - 1}, low, low)
 
 
 def _floats(values: Any) -> bytes:

@@ -7,7 +7,7 @@ from matplotlib import pyplot as plt
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitbook.figures._base import Figure, image_bytes, module
+from vitbook.figures._base import Figure, image_bytes, module, within
 from vitbook.images import boot
 from vitnb import plots
 from vitnb.patches import patchify, unpatchify
@@ -56,9 +56,7 @@ class RoundsExplorer(Figure):
 
     @traitlets.validate("rounds")
     def _check(self, proposal: dict) -> int:
-        if not 0 <= proposal["value"] <= MOST:
-            raise ValueError(f"rounds must lie between 0 and {MOST}, got {proposal['value']}: use 8, for example")
-        return proposal["value"]
+        return within(proposal, {"rounds": MOST}, good=8)
 
 
 def attended(rounds: int) -> Tensor:

@@ -5,7 +5,7 @@ import torch
 import traitlets
 from matplotlib import pyplot as plt
 
-from vitbook.figures._base import Figure, module, style
+from vitbook.figures._base import Figure, module, style, within
 
 NAMES = ["shaft", "heel", "sole"]
 T, HEADS, d = len(NAMES), 2, 2  # tokens, heads, features of a head
@@ -52,9 +52,7 @@ class SplitExplorer(Figure):
 
     @traitlets.validate("place")
     def _check(self, proposal: dict) -> int:
-        if not -MOST <= proposal["value"] <= MOST:
-            raise ValueError(f"place must lie between {-MOST} and {MOST}, got {proposal['value']}: use 0, for example")
-        return proposal["value"]
+        return within(proposal, {"place": MOST}, -MOST)
 
 
 def _draw(axis: plt.Axes, values: torch.Tensor) -> None:

@@ -312,14 +312,6 @@ def test_mlp_and_block_by_hand_on_numbers_that_are_not_all_one():
     assert not torch.allclose(nn.LayerNorm([100, 24])(other)[:, :50], nn.LayerNorm([100, 24])(x)[:, :50], atol=1e-4)
 
 
-def test_every_block_keeps_the_shape():
-    model = textbook_vit().eval()
-    out = model.forward_intermediates(torch.rand(2, 1, 96, 96))
-    assert out["patches"].shape == (2, 36, 512)
-    assert all(out[name].shape == (2, 37, 512) for name in ("embedded", "block_1", "block_2", "features"))
-    assert out["logits"].shape == (2, 10)
-
-
 # --- the notebook that follows the paper's figure, equations and table ---
 
 

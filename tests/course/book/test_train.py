@@ -4,10 +4,7 @@ import base64
 import gzip
 import json
 import math
-import os
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tests.conftest import Watch
+from tests.pages.driver import node
 from vitbook import faults
 from vitbook.figures._base import module
 from vitbook.figures._train_data import CONFIGS, dataset, packed
@@ -38,25 +36,12 @@ def text(x: Tensor) -> str:
     return base64.b64encode(x.detach().contiguous().numpy().astype("<f4").tobytes()).decode()
 
 
-def node(script: str, *arguments: str, **environment: str) -> str:
-    """What a script prints in Node."""
-    program = shutil.which("node")
-    if not program:
-        message = "no Node on this machine: the page's training was not compared with torch's"
-        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
-    result = subprocess.run(
-        [program, *arguments, script], capture_output=True, text=True, env=os.environ | environment, cwd=ROOT
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
 def switches() -> list[str]:
     """The faults that the page knows."""
     script = (
         'import("./vitbook/figures/faults.js").then(({ FAULTS }) => console.log(JSON.stringify(Object.keys(FAULTS))))'
     )
-    return json.loads(node(script, "-e"))
+    return json.loads(node("-e", script))
 
 
 def kept(model: ViT) -> dict[str, Tensor]:
@@ -121,7 +106,7 @@ def test_javascript_learns_as_torch_learns(tmp_path):
     file = tmp_path / "reference.json"
     cases = [case(None), case(None, replace(SMALL, pos_embed="none")), *(case(name) for name in switches())]
     file.write_text(json.dumps({"cases": cases}))
-    out = node("tests/pages/train.test.mjs", "--test", "--test-reporter=tap", REFERENCE=str(file))
+    out = node("--test", "--test-reporter=tap", "tests/pages/train.test.mjs", REFERENCE=str(file))
     found = re.findall(r"# (.*: logits .*)", out)
     print("", *found, sep="\n")
     assert len(found) == len(cases) - len(DRAWN)
@@ -129,7 +114,7 @@ def test_javascript_learns_as_torch_learns(tmp_path):
 
 def test_the_switches_are_the_clinics_in_its_families():
     script = 'import("./vitbook/figures/faults.js").then(({ FAMILIES }) => console.log(JSON.stringify(FAMILIES)))'
-    families = {family: list(names) for family, names in json.loads(node(script, "-e")).items()}
+    families = {family: list(names) for family, names in json.loads(node("-e", script)).items()}
     assert set(families) == set(faults.FAMILIES)
     for family, names in families.items():
         assert names and {faults.FAULTS[name].family for name in names} == {family}
@@ -190,7 +175,7 @@ def test_a_dataset_has_the_images_that_the_page_unpacks(name, tmp_path):
         pytest.skip("no Fashion-MNIST on this machine")
     one, found, file = packed(name), dataset(name), tmp_path / "images.gz"
     file.write_bytes(one.bytes)
-    page = json.loads(node(UNPACK, "-e", PACKED=str(file), META=json.dumps(one.meta)))
+    page = json.loads(node("-e", UNPACK, PACKED=str(file), META=json.dumps(one.meta)))
     mine = ((found.train_images, found.train_labels), (found.test_images, found.test_labels))
     for (images, labels), (bytes_, numbers, normalised) in zip(mine, page, strict=True):
         assert images.shape == (len(labels), 1, one.meta["side"], one.meta["side"])
