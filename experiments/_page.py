@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
+from experiments._experiment import Experiment
 from experiments._models import PAGE_RECIPE
 from experiments._trials import checkpoint, plain_products
 from vitbook import faults
@@ -28,7 +29,7 @@ RECIPES = {
 PART = 12  # images at once, where a fault is in how a batch is worked off in parts
 TEST_BATCH = 32  # as in the page: what mixes the images of a batch depends on it
 SEEDS = [0, 1, 2, 3, 4]
-FROM_THE_FIELD = (  # found in other people's models, and not trained
+FROM_THE_FIELD = (  # trained in field_faults.py, not in mutants.py
     "combs",
     "map reshaped",
     "norm on the skip",
@@ -102,13 +103,27 @@ def one(data: Dataset, name: str, config: ViTConfig, recipe: Recipe) -> float:
     return round(found.accuracy, 4)
 
 
-def accuracies(plans: dict) -> dict[str, dict[str, list[float]]]:
+def of_faults(plans: dict[str, tuple]) -> Experiment:
+    """An experiment that trains the small ViT of the page with the faults of these plans."""
+    return Experiment(
+        seeds=SEEDS,
+        purpose="mechanism",
+        data="vitbook.figures._train_data.dataset",
+        models=CONFIGS,
+        recipes=RECIPES,
+        part=PART,
+        test_batch=TEST_BATCH,
+        plans={plan: {"data": data, "changes": changes} for plan, (data, changes, _) in plans.items()},
+    )
+
+
+def accuracies(experiment: str, plans: dict) -> dict[str, dict[str, list[float]]]:
     """Train all; every fault's runs are kept when they are finished, and a second start goes on."""
     torch.set_num_threads(1)
     results: dict[str, dict[str, list[float]]] = {}
     for plan, (source, changes, chosen) in plans.items():
         data, config, results[plan] = dataset(source), replace(CONFIGS[source], **changes), {}
-        file = checkpoint(f"mutants-{plan.replace(', ', '-').replace(' ', '-')}")
+        file = checkpoint(f"{experiment}-{plan.replace(', ', '-').replace(' ', '-')}")
         kept = torch.load(file, weights_only=True) if file.exists() else {}
         for name in ("right", *chosen):
             if name not in kept:

@@ -9,11 +9,9 @@ that is NaN counts as guessing. Where a model draws its cls token anew in each
 call, another run gives other numbers.
 """
 
-from experiments._experiment import Experiment
-from experiments._page import FROM_THE_FIELD, ORDERED, PART, RECIPES, SEEDS, TEST_BATCH, accuracies
+from experiments._page import FROM_THE_FIELD, ORDERED, accuracies, of_faults
 from vitbook import faults
 from vitbook.faults.train import gradient, order
-from vitbook.figures._train_data import CONFIGS
 from vitnb.training import Recipe, decay_groups
 
 # With one channel and square images these are no faults; the last one takes batches of one size only.
@@ -41,17 +39,8 @@ PLANS = {  # name of the result: images, changes of the model, faults
     "digits, none": ("digits", {"pos_embed": "none"}, ORDERED),
     "fashion_mnist": ("fashion_mnist", {}, WRITTEN),
 }
-THIS = Experiment(
-    seeds=SEEDS,
-    purpose="mechanism",
-    data="vitbook.figures._train_data.dataset",
-    models=CONFIGS,
-    recipes=RECIPES,
-    part=PART,
-    test_batch=TEST_BATCH,
-    plans={plan: {"data": data, "changes": changes} for plan, (data, changes, _) in PLANS.items()},
-)
+THIS = of_faults(PLANS)
 
 
 def run() -> dict:
-    return {"results": accuracies(PLANS)}
+    return {"results": accuracies("mutants", PLANS)}
