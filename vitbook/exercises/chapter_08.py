@@ -425,6 +425,18 @@ class _ByHand(ViT):
         return self.head(self.norm(nn.Sequential(*self.blocks)(x)[:, 0]))
 
 
+class _NoTokenLeft(ViT):
+    """Pools under a mask that hides all tokens: a softmax of scores that are all -inf is nan."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.forward_features(images)  # (B, T, D)
+        weights = torch.full_like(x, -torch.inf).softmax(dim=1)  # (B, T, D)
+        return self.head((weights * x).sum(dim=1))
+
+
+NAN = "pools under a mask that hides all tokens, so that its logits are nan"
+
+
 def _builder(kind: type) -> Callable[[ViTConfig], nn.Module]:
     return lambda config: perturbed(kind(config).eval(), 0.3)
 
@@ -432,6 +444,8 @@ def _builder(kind: type) -> Callable[[ViTConfig], nn.Module]:
 def _too_strict(rejected: list[str], missed: list[str]) -> str:
     if "the book's" in rejected:
         return "Even the book's own ViT is rejected." if missed else "Does it ever say True?"
+    if missed == [NAN]:
+        return "nan is not 0, so any() takes it for True: ask for what nan is not, for example a sum larger than 0."
     return "A right model may use other names, and torch's own layers." if rejected else ""
 
 
@@ -440,12 +454,13 @@ hunt(
     "is_complete(build)",
     "Two questions: does parameters() hold as many numbers as the formula says, and does the model use them all? One "
     "number answers the first; what does loss.backward() leave behind in every parameter that was used?",
-    "A parameter that took no part has grad None, or all zeros. Ask every parameter, after a backward pass through "
-    "logits of random images; the sum of logits will do.",
+    "A parameter that took no part has grad None, or all zeros, and nan says nothing. Ask every parameter, after a "
+    "backward pass through logits of random images; the sum of logits will do.",
     right={"the book's": ViT, "by hand": _ByHand, "with torch's blocks": _TorchBlocks},
     # A model that uses all its parameters but cannot learn them is none of these: to change a parameter and to look
     # at the logits is a right test, too.
-    wrong={symptom: kind for symptom, kind in faults.of(ViT).items() if kind not in (FrozenEmbedding, SoftmaxInside)},
+    wrong={symptom: kind for symptom, kind in faults.of(ViT).items() if kind not in (FrozenEmbedding, SoftmaxInside)}
+    | {NAN: _NoTokenLeft},
     nouns=("right models", "wrong ones"),
     handed=_builder,
     more=_too_strict,

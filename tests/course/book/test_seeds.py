@@ -388,7 +388,7 @@ T, R = "09-training", "10-recipes"
 # "result: name of a stored measurement".
 PLACES = {
     "0, 1, 3, 4: class of the patch embedding": [f"{P}: class PatchEmbedding", f"{P}: allclose(by_conv, tokens"],
-    "0, 1, 3, 4: its runs": [f"{P}: E(patchify(images, p))", f"{P}: vitnb.PatchEmbedding((8, 12)", f"{V}: 768, 14, 14"],
+    "0, 1, 3, 4: its runs": [f"{P}: E(patchify(images, p))", f"{P}: vitnb.PatchEmbedding((8, 12)"],
     "0, 1: class of the MLP": [f"{B}: class MLP", f"{B}: @hendrycks2016gelu"],
     "0, 1, 3, 4: class of the block": [f"{B}: class PreNormBlock", f"{B}: nn.TransformerEncoderLayer"],
     "0: run of the block on ones": [f"{B}: LN(ones)"],
