@@ -1,6 +1,8 @@
 """Figures that live in the page: their still images, the script that wakes them, controls that need Python."""
 
+import base64
 import hashlib
+import importlib
 import json
 import re
 import shutil
@@ -75,11 +77,28 @@ def at_the_end(page: str) -> str:
     return SAVED.sub("", page).replace("</body>", f"{states}</body>", 1) if "</body>" in page else page
 
 
+def kind_of(state: dict) -> type | None:
+    """Return the class of a stored figure, if it is one of the book's."""
+    source, _, name = state.get("_anywidget_id", "").rpartition(".")
+    return getattr(importlib.import_module(source), name) if source.startswith("vitbook.figures.") else None
+
+
+def first_of(model: dict) -> dict:
+    """Return what a page gives a stored figure before the reader touches it, and the names of what is late then."""
+    held = {one["path"][0]: one["data"] for one in model.get("buffers", [])}
+    kind = kind_of(model["state"])
+    late = [name for name in kind.late if held.get(name)] if kind else []
+    if not late:
+        return {}
+    first = kind.first({**model["state"], **{name: base64.b64decode(text) for name, text in held.items()}})
+    return {"late": late, **{name: base64.b64encode(data).decode() for name, data in first.items()}} if first else {}
+
+
 def parted(page: str, folder: Path) -> str:
     """Return a page whose figures have their code and their data, all that is long, in files of this folder.
 
     A file is named by what it holds, so that pages with the same figure share it. It is a script: browsers refuse
-    all else to a page that was opened from the disk.
+    all else to a page that was opened from the disk. A figure that has a first view of its own begins with that.
     """
 
     def part(text: str) -> dict:
@@ -90,12 +109,19 @@ def parted(page: str, folder: Path) -> str:
     def lighter(found: re.Match) -> str:
         stored = json.loads(found[2])
         for model in stored["state"].values():
-            for holder in (model["state"], *model.get("buffers", [])):
+            if first := first_of(model):
+                model["first"] = first
+            for holder in (model["state"], model.get("first", {}), *model.get("buffers", [])):
                 long = {key: text for key, text in holder.items() if isinstance(text, str) and len(text) > LEAST}
                 holder.update({key: part(text) for key, text in long.items()})
-        return found[1] + json.dumps(stored).replace("</", r"<\/") + found[3]
+        return found[1] + written(stored) + found[3]
 
     return SAVED.sub(lighter, page)
+
+
+def written(stored: dict) -> str:
+    """Return the state of a page's figures as its script holds it."""
+    return json.dumps(stored).replace("</", r"<\/")
 
 
 def joined(page: str, read: Callable[[str], str]) -> str:
@@ -104,7 +130,13 @@ def joined(page: str, read: Callable[[str], str]) -> str:
     def text(found: re.Match) -> str:
         return read(f"{found[1]}.js").partition(" = ")[2].removesuffix(";").replace("</", r"<\/")
 
-    return SAVED.sub(lambda script: PART.sub(text, script[0]), page)
+    def whole(found: re.Match) -> str:
+        stored = json.loads(found[2])
+        for model in stored["state"].values():
+            model.pop("first", None)
+        return found[1] + PART.sub(text, written(stored)) + found[3]
+
+    return SAVED.sub(whole, page)
 
 
 def change_pages(app: Sphinx, exception: Exception | None, change: Callable[[str, Path], str]) -> None:

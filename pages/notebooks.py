@@ -14,7 +14,6 @@ Colab comes with the commit (pages/stamp.py).
 import argparse
 import difflib
 import hashlib
-import importlib
 import importlib.util
 import json
 import os
@@ -29,7 +28,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-from pages import origin
+from pages import live_figures, origin
 from vitnb._files import replacing
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -202,9 +201,7 @@ def dead_figures(notebook: NotebookNode, name: str) -> list[str]:
 def refresh_figures(notebook: NotebookNode) -> None:
     """Give the stored figures of vitnb the JavaScript and the style of today, as running the notebook would."""
     for model in models(notebook).values():
-        source, _, name = model.state.get("_anywidget_id", "").rpartition(".")
-        if source.startswith("vitbook.figures."):
-            figure = getattr(importlib.import_module(source), name)
+        if figure := live_figures.kind_of(model.state):
             model.state.update(_esm=figure._esm, _css=figure._css)
             if "worker" in model.state:
                 model.state["worker"] = figure.worker.default_value

@@ -1,5 +1,6 @@
-"""Plots on dark pages and on phones: what each image is like, as classes for book.css to go by, and its size."""
+"""Plots on dark pages and on phones: what each image is like, as classes for book.css to go by, its size and weight."""
 
+import io
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from sphinx.application import Sphinx
 IMG = re.compile(r'<img(?=[^>]*\ssrc="(?P<src>[^"]*_images/[^"]+\.png)")[^>]*>')
 CLASS = re.compile(r'\sclass="([^"]*)"')
 PAGE = 'class="bd-article"'  # slides and handouts size their images themselves
+QUALITY = 90  # of photos as WebP
 WIDE = 560  # pixels: on a phone the letters of a wider plot would be too small
 # A drawing on white can be turned light on dark. An image of clothes cannot: its black is a part of it.
 PAPER, INK = 0.6, 0.06  # the least share that is white, the most that is nearly black: a map of colours has neither
@@ -21,6 +23,17 @@ def looks(path: Path) -> tuple[list[str], tuple[int, int]]:
     grey = np.asarray(image.convert("L"))
     drawn = (grey > 245).mean() > PAPER and (grey < 40).mean() < INK
     return ["plot-wide"] * (image.width > WIDE) + ["plot-drawn"] * bool(drawn), image.size
+
+
+def lighten(path: Path) -> None:
+    """Store a plot as WebP beside it: exactly, or, where that is half the bytes, as photos are stored."""
+    with Image.open(path) as image:
+        image = image.convert("RGBA" if "A" in image.mode or "transparency" in image.info else "RGB")
+    found = []
+    for how in ({"lossless": True}, {"quality": QUALITY}):
+        image.save(into := io.BytesIO(), "webp", **how)
+        found.append(into.getvalue())
+    path.with_suffix(".webp").write_bytes(found[2 * len(found[1]) < len(found[0])])
 
 
 def sized(tag: str, size: tuple[int, int]) -> str:
@@ -40,7 +53,7 @@ def classed(tag: str, classes: list[str]) -> str:
 
 
 def mark(app: Sphinx, exception: Exception | None) -> None:
-    """Write into every page what its plots are like."""
+    """Write into every page what its plots are like, and store them as WebP."""
     if exception or app.builder.name == "epub" or app.builder.format != "html":
         return
     known: dict[Path, tuple[list[str], tuple[int, int]]] = {}
@@ -51,12 +64,16 @@ def mark(app: Sphinx, exception: Exception | None) -> None:
             return found[0]
         if path not in known:
             known[path] = looks(path)
+            lighten(path)
         classes, size = known[path]
-        return classed(sized(found[0], size) if PAGE in text else found[0], classes)
+        lighter = found[0].replace(found["src"], found["src"].removesuffix(".png") + ".webp")
+        return classed(sized(lighter, size) if PAGE in text else lighter, classes)
 
     for page in Path(app.outdir).rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         page.write_text(IMG.sub(lambda found, page=page, text=text: marked(found, page, text), text), encoding="utf-8")
+    for path in known:
+        path.unlink()
 
 
 def setup(app: Sphinx) -> dict:

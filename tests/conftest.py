@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "_build" / "traces"
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"  # JupyterLab's is localhost
 HARMLESS = (
-    "Got invalid theme mode",  # the theme's own, on every page
     "Access to font at 'file:",  # the theme preloads icon fonts, which Chromium refuses from the disk; icons still show
     "Failed to load resource",  # recorded with its address in `missing` or `foreign`
 )
@@ -190,13 +189,19 @@ def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -
 
 @pytest.fixture
 def live(visit: Callable[..., tuple[Page, Watch]]) -> Callable[..., tuple[Locator, Page, Watch]]:
-    """A function that opens a page and wakes a live figure: live("book/01-patchify.html", 0) -> figure, page, watch."""
+    """A function that opens a page and wakes a live figure: live("book/01-patchify.html", 0) -> figure, page, watch.
 
-    def wake(path: str, number: int = 0, **options: bool | int) -> tuple[Locator, Page, Watch]:
+    The figure has all its data; with whole=False only what it has before anybody touches it.
+    """
+
+    def wake(path: str, number: int = 0, whole: bool = True, **options: bool | int) -> tuple[Locator, Page, Watch]:
         page, watch = visit(path, **options)
         frame = page.locator(".live-figure").nth(number)
         frame.scroll_into_view_if_needed()
         frame.locator(".vf, .figure-failed").first.wait_for()
+        if whole:
+            frame.dispatch_event("focusin")
+            expect(frame).not_to_have_attribute("aria-busy", "true")
         return frame, page, watch
 
     return wake

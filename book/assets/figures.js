@@ -12,8 +12,9 @@
 
   /** What a figure expects of Jupyter, without a kernel behind it. */
   class Model {
-    constructor(traits) {
+    constructor(traits, late) {
       this.traits = traits;
+      this.late = late; // [name, text] of what its first view does without
       this.listeners = new Map();
       this.widget_manager = { get_model: find };
     }
@@ -63,6 +64,22 @@
     return new DataView(decoded.buffer);
   }
 
+  /** Pixels as a notebook holds them, (n, 3, S, S), of photos that stand below each other in an image. */
+  async function photos(image) {
+    const bitmap = await createImageBitmap(new Blob([image]));
+    const [S, height] = [bitmap.width, bitmap.height];
+    const canvas = Object.assign(document.createElement("canvas"), { width: S, height });
+    const brush = canvas.getContext("2d");
+    brush.drawImage(bitmap, 0, 0);
+    const { data } = brush.getImageData(0, 0, S, height);
+    const pixels = new Uint8Array(3 * S * height);
+    for (let i = 0; i < S * height; i++) {
+      const start = i + 2 * S * S * Math.floor(i / (S * S));
+      for (let c = 0; c < 3; c++) pixels[start + c * S * S] = data[4 * i + c];
+    }
+    return new DataView(pixels.buffer);
+  }
+
   /** A text of a state: it stands in the page, or in a file that is asked for now (pages/live_figures.py). */
   async function whole(text) {
     if (!text?.part) return text;
@@ -82,16 +99,22 @@
       ...[...scripts("state")].map((script) => JSON.parse(script.textContent).state),
     );
     if (!stored[id]) throw Error("the page holds no state for it");
-    const { state, buffers = [] } = stored[id];
+    const { state, buffers = [], first = {} } = stored[id];
+    const late = [];
     const texts = Object.entries(state).map(
       async ([name, text]) => (state[name] = await whole(text)),
     );
     const bytes = buffers.map(async ({ path, data }) => {
+      const name = path.at(-1);
+      if (first.late?.includes(name)) return late.push([name, data]);
       const holder = path.slice(0, -1).reduce((part, key) => part[key], state);
-      holder[path.at(-1)] = decode(await whole(data));
+      const photographed = name === "pixels" && first.pixels;
+      const found = decode(await whole(photographed || data));
+      holder[name] = photographed ? await photos(found) : found;
     });
-    await Promise.all([...texts, ...bytes]);
-    return new Model(state);
+    const view = async () => first.view && (state.first = decode(await whole(first.view)));
+    await Promise.all([...texts, ...bytes, view()]);
+    return new Model(state, late);
   }
 
   /** The model with this id, made from the stored state when it is first asked for. */
@@ -129,6 +152,31 @@
     return modules.get(text);
   }
 
+  const TOUCHES = ["pointermove", "pointerdown", "focusin", "click", "dragenter"];
+
+  /** Fetch what the first view of a figure does without, when it is touched: each part is a change, which draws. */
+  function finish(frame, model) {
+    const bring = async () => {
+      for (const touch of TOUCHES) frame.removeEventListener(touch, bring);
+      frame.setAttribute("aria-busy", "true");
+      try {
+        await Promise.all(
+          model.late.map(async ([name, data]) => model.set(name, decode(await whole(data)))),
+        );
+      } catch (error) {
+        fail(frame.appendChild(document.createElement("div")), error);
+      }
+      frame.removeAttribute("aria-busy");
+    };
+    if (model.late.length) for (const touch of TOUCHES) frame.addEventListener(touch, bring);
+  }
+
+  function fail(place, error) {
+    place.className = "figure-failed";
+    place.textContent = `This figure could not start in your browser: ${error.message}.`;
+    console.error(error);
+  }
+
   /** Put the live figure where its still image is; if it fails, say so below the image. */
   async function start(frame, id) {
     const place = document.createElement("div");
@@ -141,10 +189,9 @@
       await model.ready;
       await figure.render({ model, el: place, signal });
       frame.replaceChildren(place);
+      finish(frame, model);
     } catch (error) {
-      place.className = "figure-failed";
-      place.textContent = `This figure could not start in your browser: ${error.message}.`;
-      console.error(error);
+      fail(place, error);
     }
   }
 

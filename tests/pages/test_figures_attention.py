@@ -337,6 +337,18 @@ def test_a_wrong_axis_breaks_the_row_sums_and_large_scores_saturate(live):
     assert_follows_the_theme(figure, page)
 
 
+def test_a_page_begins_with_the_rows_that_it_shows_and_brings_the_maps_when_touched(live):
+    number, state = stored(TWO)
+    figure, _, watch = live(TWO, number, whole=False)
+    column = state["sizes"][1] + ("mean", "rollout").index(state["show"])
+    maps = torch_maps(state, results.trained("trained_fine"))
+    assert_drawn(figure, maps[0], state["token"], state["layer"], column)
+    figure.locator("input[type=radio]").nth(1).check()
+    expect(figure.get_by_role("status")).to_contain_text(state["names"][1])
+    assert_drawn(figure, maps[1], state["token"], state["layer"], column)
+    watch.assert_clean()
+
+
 def test_two_networks_are_shown_alike(live):
     number, state = stored(TWO)
     assert state["networks"] == ["trained", "random"]

@@ -80,6 +80,19 @@ def test_by_mouse_and_key_it_shows_the_stored_features(live, from_file):
     watch.assert_clean()
 
 
+def test_it_begins_with_the_chosen_patch_and_brings_the_rest_when_touched(live):
+    figure, page, watch = live(PAGE, whole=False)
+    assert_shows(figure, 0, 276)
+    began = ink(figure)
+    figure.locator(".vf-pad").nth(0).focus()
+    page.keyboard.press("ArrowRight")
+    assert_shows(figure, 0, 277)
+    page.keyboard.press("ArrowLeft")
+    assert_shows(figure, 0, 276)
+    assert ink(figure) == began
+    watch.assert_clean()
+
+
 def test_by_touch_on_a_phone(live):
     figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
     touch(figure.locator(".vf-pad").nth(2), 12.5 / 24, 12.5 / 24)

@@ -504,6 +504,26 @@ def test_what_moves_is_torchs(opened, small_page):
     watch.assert_clean()
 
 
+def test_a_page_begins_with_one_pass_and_brings_the_network_when_touched(live):
+    live_vit = boots()
+    out, _ = switched(rounded(live_vit), live_vit.network_input())
+    figure, page, watch = live("book/index.html", whole=False)
+    brought = "performance.getEntriesByType('resource').filter((one) => one.decodedBodySize > 4e5).length"
+    for moment in moments(4):
+        slide(figure, moment)
+        expected = scene(out, moment)
+        arcs = figure.locator(".lv-arcs path").evaluate_all("arcs => arcs.map((arc) => Number(arc.dataset.weight))")
+        torch.testing.assert_close(torch.tensor(arcs), expected.get("row", torch.tensor([])), atol=1e-4, rtol=0)
+        torch.testing.assert_close(columns_of(figure), shaded(expected["tokens"], figure), atol=2.5, rtol=0)
+    assert differing(shares(figure), written(out["logits"], live_vit.classes)) == {}
+    assert page.evaluate(brought) == 0 and "computed here" not in figure.inner_text()
+    figure.locator(".lv-grid button").nth(14).click()
+    expect(figure.locator(".vf-says")).to_contain_text("The network says Sneaker")
+    assert page.evaluate(brought) == 1 and "computed here" in figure.inner_text()
+    expect(figure).not_to_have_attribute("aria-busy", "true")
+    watch.assert_clean()
+
+
 def columns_of(figure) -> Tensor:
     """The colours of the tokens, a column each: (T, D, 3), from 0 to 255."""
     pixels = figure.locator(".lv-pass > canvas").evaluate(

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from ipywidgets import Widget
 from PIL import Image
 
 from pages import live_figures, plot_images
+from vitbook.figures import LikenessExplorer
 
 A = 'width="720" height="100" loading="lazy"'
 
@@ -43,11 +45,24 @@ def test_every_page_says_what_its_plots_are_like(tmp_path):
     app = SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(name="html", format="html"))
     plot_images.mark(app, None)
     assert (tmp_path / "book" / "page.html").read_text() == (
-        f'{start}<img class="plot-wide plot-drawn" {A} alt="one" src="../_images/a.png">'
-        f'<img {A} class="x plot-wide plot-drawn" src="../_images/a.png">'
-        '<img width="400" height="100" loading="lazy" src="../_images/b.png">'
+        f'{start}<img class="plot-wide plot-drawn" {A} alt="one" src="../_images/a.webp">'
+        f'<img {A} class="x plot-wide plot-drawn" src="../_images/a.webp">'
+        '<img width="400" height="100" loading="lazy" src="../_images/b.webp">'
         '<img src="../_static/logo.png"><img src="../_images/no.png">'
     )
+    assert sorted(path.name for path in (tmp_path / "_images").iterdir()) == ["a.webp", "b.webp"]
+
+
+def test_a_drawing_is_stored_exactly_and_a_photo_lightly(tmp_path):
+    image(tmp_path / "drawing.png", 400, 0.02)
+    noise = np.random.default_rng(0).integers(0, 60, (96, 96), dtype=np.uint8)
+    Image.fromarray(noise).resize((200, 200)).convert("RGB").save(tmp_path / "photo.png")
+    for name in ("drawing", "photo"):
+        plot_images.lighten(tmp_path / f"{name}.png")
+        before, after = (np.asarray(Image.open(tmp_path / f"{name}.{kind}"), dtype=int) for kind in ("png", "webp"))
+        assert abs(before - after).mean() < (5 if name == "photo" else 1e-9)
+    sizes = [(tmp_path / f"photo.{kind}").stat().st_size for kind in ("webp", "png")]
+    assert 2 * sizes[0] < sizes[1]
 
 
 def test_the_states_of_figures_stand_behind_all_that_is_seen():
@@ -69,3 +84,13 @@ def test_long_texts_of_states_stand_in_files_once_and_come_back(tmp_path):
     assert len(parted) < 600 and len(list(tmp_path.iterdir())) == 2
     assert live_figures.joined(parted, lambda name: (tmp_path / name).read_text()) == page
     assert live_figures.parted(parted, tmp_path) == parted
+
+
+def test_a_figure_with_a_first_view_names_what_is_late(tmp_path):
+    model = LikenessExplorer()
+    state = json.dumps({"state": Widget.get_manager_state(widgets=[model])["state"]}).replace("</", r"<\/")
+    page = f'<script type="{live_figures.STATE}">{state}</script>'
+    parted = live_figures.parted(page, tmp_path)
+    first = json.loads(live_figures.SAVED.search(parted)[2])["state"][model.model_id]["first"]
+    assert first["late"] == ["tokens"] and set(first) == {"late", "view", "pixels"}
+    assert live_figures.joined(parted, lambda name: (tmp_path / name).read_text()) == page

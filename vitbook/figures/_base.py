@@ -5,7 +5,7 @@ import io
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anywidget
 import matplotlib.figure
@@ -71,6 +71,24 @@ class Figure(anywidget.AnyWidget):
     """
 
     _css = style()
+    late: tuple[str, ...] = ()  # traits of bytes that a page fetches when the reader touches the figure: see first
+
+    @classmethod
+    def first(cls, state: dict[str, Any]) -> dict[str, bytes]:
+        """Return what a page gives a stored figure until it has what is late; nothing where all comes at once.
+
+        view: float32 numbers, the trait `first` of its JavaScript, which draws from them what the figure shows as
+        stored; pixels: photos below each other in an image, in place of that trait, (n, 3, S, S).
+        """
+        return {}
+
+    @classmethod
+    def stored(cls, state: dict[str, Any], **fields: object) -> Self:
+        """Return the figure that a notebook stored, of its traits and what else its methods use."""
+        figure = cls.__new__(cls)
+        vars(figure).update(fields)
+        Figure.__init__(figure, **{name: state[name] for name in cls.class_own_traits() if name in state})
+        return figure
 
     def still(self) -> matplotlib.figure.Figure:
         """Draw the image that stands for the figure where no script runs."""

@@ -3,7 +3,7 @@
 import { paint, palette, shades } from "./kit/canvas.js";
 import { KEYS, choice, pointable, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, s, sentence, soft } from "./kit/dom.js";
-import { bytes, figure, needBytes, needFloats, needIndex } from "./kit/figure.js";
+import { bytes, figure, floats, needBytes, needFloats, needIndex } from "./kit/figure.js";
 import { boxOf, overlay, patchGrid, per, ringOf } from "./kit/grid.js";
 import { meanOfHeads, softmax } from "./kit/maps.js";
 import { hundredths, list, number, placeOf, share } from "./kit/words.js";
@@ -73,10 +73,13 @@ function readMaps(model) {
   const [L, heads, T] = sizes;
   const length = L * heads * T * T; // weights of one image
   const count = networks.length * names.length * length;
-  const scores = bytes(model.get("scores")).length
-    ? needFloats(model.get("scores"), "scores", count)
-    : null;
-  const maps = scores ? null : needBytes(model.get("maps"), "maps", 2 * count);
+  const [scores, maps] = [model.get("scores"), model.get("maps")]; // one of them is empty, the other may come later
+  const scored = scores === undefined ? !bytes(maps).length : bytes(scores).length > 0;
+  const kind = scored ? "scores" : "maps";
+  const need = () =>
+    scored ? needFloats(model.get(kind), kind, count) : needBytes(model.get(kind), kind, 2 * count);
+  const here = () => model.get(kind) !== undefined; // a page brings them when the figure is touched
+  let all = here() ? need() : null;
   if (T !== prefix + grid[0] * grid[1] || ![0, 1].includes(prefix))
     throw Error(`${T} tokens are not ${prefix} and ${grid.join(" × ")} patches`);
   const area = shape[0] * shape[1] * shape[2];
@@ -84,18 +87,30 @@ function readMaps(model) {
   /** The weights of one image in one network, and the mean of the heads of each layer. */
   const read = (net, { image, axis, scale }) => {
     const start = (net * names.length + image) * length;
-    const weights = scores
-      ? weigh(scores.subarray(start, start + length), T, axis, scale)
-      : decodeRows(maps.subarray(2 * start, 2 * (start + length)), T);
+    all ??= need();
+    const weights = scored
+      ? weigh(all.subarray(start, start + length), T, axis, scale)
+      : decodeRows(all.subarray(2 * start, 2 * (start + length)), T);
     const layer = (l) => weights.subarray(l * heads * T * T, (l + 1) * heads * T * T);
     return { weights, means: Array.from({ length: L }, (_, l) => meanOfHeads(layer(l), heads)) };
   };
   return {
     ...stored,
-    scored: Boolean(scores),
+    scored,
+    here,
     read,
     imageOf: (index) => pixels.subarray(index * area, (index + 1) * area),
   };
+}
+
+/** The rows with which a page begins, of each network: (column, layer, token) -> row; see AttentionExplorer.first. */
+function firstRows(numbers, networks, [L, heads, T], { token: chosen }) {
+  const columns = heads + 2;
+  const length = (L * columns + T) * T;
+  return networks.map((_, net) => (column, layer, token) => {
+    const row = token === chosen ? layer * columns + column : L * columns + token;
+    return numbers.subarray(net * length + row * T, net * length + (row + 1) * T);
+  });
 }
 
 /** The choices of a figure. */
@@ -186,21 +201,26 @@ function rangeOf(numbers) {
 
 function build({ model, root, put }) {
   const stored = readMaps(model);
-  const { networks, names, sizes, grid, prefix, shape, width, scored, read, imageOf } = stored;
+  const { networks, names, sizes, grid, prefix, shape, width, scored, here, read, imageOf } =
+    stored;
   const [[L, heads, T], [rows, cols]] = [sizes, grid];
   const state = () => readState(model, stored);
-  state();
+  const first = { ...state(), numbers: floats(model.get("first")) };
   const clamp = (value, count) => Math.min(Math.max(value, 0), count - 1);
 
-  // The weights of the image that is shown, for each network.
+  // The weights of the image that is shown, for each network; null while the page has not brought them.
   let known = {};
   const weightsOf = (now) => {
+    if (first.numbers.length && Object.keys(now).every((name) => now[name] === first[name]))
+      return firstRows(first.numbers, networks, sizes, first).map((rowsOf) => ({ rowsOf }));
+    if (!here()) return null;
     if (["image", "axis", "scale"].some((name) => known[name] !== now[name]))
       known = { ...now, all: networks.map((_, net) => read(net, now)) };
     return known.all;
   };
   // The columns of the table: the heads, their mean, the rollout.
-  const rowOf = ({ weights, means }, column, layer, token) => {
+  const rowOf = ({ rowsOf, weights, means }, column, layer, token) => {
+    if (rowsOf) return rowsOf(column, layer, token);
     if (column > heads) return rolloutRow(means, T, layer, token);
     if (column === heads) return means[layer].subarray(token * T, (token + 1) * T);
     const start = ((layer * heads + column) * T + token) * T;
@@ -323,6 +343,7 @@ function build({ model, root, put }) {
     const now = state();
     const { token, layer, show, head, column, axis, scale } = now;
     const all = weightsOf(now);
+    if (!all) return;
     images.show(now.image);
     tokens.show([...Array(T).keys()], token, tokenName(token));
     layers.show([...Array(L).keys()], layer, `layer ${layer} of 0 to ${L - 1}`);

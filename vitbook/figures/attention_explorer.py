@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import matplotlib.figure
 import numpy as np
@@ -46,6 +47,7 @@ class AttentionExplorer(Figure):
 
     _esm = module("attention_explorer.js")
     _css = style("attention_explorer.css")
+    late = "maps", "scores"
 
     networks = traitlets.List(traitlets.Unicode()).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -118,6 +120,17 @@ class AttentionExplorer(Figure):
             return rollout(list(weights.transpose(0, 1)[: self.layer + 1]))[:, self.token]
         layer = weights[:, self.layer]  # (networks, h, T, T)
         return (layer.mean(dim=1) if self.show == "mean" else layer[:, self.head])[:, self.token]
+
+    @classmethod
+    def first(cls, state: dict[str, Any]) -> dict[str, bytes]:
+        """Return rows of each network: that of the token in all columns of all layers, then all of the map shown."""
+        shown = cls.stored(state)
+        weights, heads = shown.weights(), shown.sizes[1]  # (networks, L, h, T, T)
+        rolled = [rollout(list(weights.transpose(0, 1)[: n + 1])) for n in range(shown.sizes[0])]
+        columns = torch.cat([weights, weights.mean(2, keepdim=True), torch.stack(rolled, 1)[:, :, None]], dim=2)
+        column = shown.head if shown.show == "head" else heads + SHOWS.index(shown.show) - 1
+        rows = torch.cat([columns[..., shown.token, :].flatten(1, 2), columns[:, shown.layer, column]], dim=1)
+        return {"view": rows.numpy().astype("<f4").tobytes()}  # (networks, L (h + 2) + T, T)
 
     def still(self) -> matplotlib.figure.Figure:
         rows, cols = self.grid

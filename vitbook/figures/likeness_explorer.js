@@ -2,7 +2,7 @@
 import { palette } from "./kit/canvas.js";
 import { pointable } from "./kit/controls.js";
 import { h, s, sentence, soft } from "./kit/dom.js";
-import { bytes, figure, needBytes, needIndex } from "./kit/figure.js";
+import { bytes, figure, floats, needBytes, needIndex } from "./kit/figure.js";
 import { boxOf, overlay, ringOf, stepToken, tokenAt } from "./kit/grid.js";
 import { list, placeOf } from "./kit/words.js";
 
@@ -60,18 +60,33 @@ function readPhotos(model) {
   const [names, grid, fade] = ["names", "grid", "fade"].map((name) => model.get(name));
   const N = grid ** 2;
   const side = Math.sqrt(bytes(model.get("pixels")).length / names.length / 3);
-  const stored = bytes(model.get("tokens"));
-  const width = stored.length / names.length / N;
-  if (!(Number.isInteger(side) && Number.isInteger(width) && width > 0))
-    throw Error(`its ${names.length} photos of ${N} patches each are not whole`);
   const pixels = needBytes(model.get("pixels"), "pixels", names.length * 3 * side ** 2);
-  const rows = unitRows(new Int8Array(stored.slice().buffer), width);
   const photos = names.map((_, p) => pixels.subarray(p * 3 * side ** 2, (p + 1) * 3 * side ** 2));
-  return { names, grid, fade, N, side, width, rows, photos };
+  if (!Number.isInteger(side)) throw Error(`its ${names.length} photos are not whole`);
+  return { names, grid, fade, N, side, photos, cosinesOf: reader(model, names.length, N) };
 }
 
+/** The cosines of a patch (by its number among those of all photos) with all; null while the page has not brought them. */
+function reader(model, photos, N) {
+  const [first, start] = [floats(model.get("first")), numberOf(model, N)];
+  let rows = null;
+  let width = 0;
+  return (n) => {
+    if (first.length && n === start) return first;
+    if (model.get("tokens") === undefined) return null;
+    const stored = bytes(model.get("tokens"));
+    width = stored.length / photos / N;
+    if (!(Number.isInteger(width) && width > 0))
+      throw Error(`its ${photos} photos of ${N} patches each are not whole`);
+    rows ??= unitRows(new Int8Array(stored.slice().buffer), width);
+    return products(rows, width, n);
+  };
+}
+
+const numberOf = (model, N) => model.get("photo") * N + model.get("patch");
+
 function build({ model, root, put }) {
-  const { names, grid, fade, N, side, width, rows, photos } = readPhotos(model);
+  const { names, grid, fade, N, side, photos, cosinesOf } = readPhotos(model);
   let now = [0, 0]; // two keys may come before the next drawing
   const choose = (photo, patch) => {
     now = [photo, patch];
@@ -100,7 +115,8 @@ function build({ model, root, put }) {
     const photo = needIndex(model.get("photo"), "photo", names.length);
     const patch = needIndex(model.get("patch"), "patch", N);
     now = [photo, patch];
-    const cosines = products(rows, width, photo * N + patch);
+    const cosines = cosinesOf(photo * N + patch);
+    if (!cosines) return;
     const [paper] = palette(root);
     const found = cards.map(({ canvas, svg }, p) => {
       const mine = cosines.subarray(p * N, (p + 1) * N);

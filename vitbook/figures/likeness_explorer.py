@@ -1,11 +1,14 @@
 """Which patches are like this one? In four photos, as a pretrained ViT finds (chapter 15)."""
 
+import io
 from typing import Any
 
 import matplotlib.figure
+import numpy as np
 import torch
 import traitlets
 from matplotlib import pyplot as plt
+from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,6 +18,7 @@ from vitbook.figures._base import Figure, check_whole, module, style, within
 from vitnb import plots
 
 FADE = 0.35, 0.8, 0.2  # the cosines at which a patch is faint, and at which it is as in the photo; what faint is
+QUALITY = 90  # of the photos in a page
 
 
 class LikenessExplorer(Figure):
@@ -29,6 +33,7 @@ class LikenessExplorer(Figure):
 
     _esm = module("likeness_explorer.js")
     _css = style("likeness_explorer.css")
+    late = ("tokens",)
 
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     grid = traitlets.Int(24).tag(sync=True)
@@ -56,6 +61,16 @@ class LikenessExplorer(Figure):
         tokens = torch.frombuffer(bytearray(self.tokens), dtype=torch.int8)
         tokens = F.normalize(tokens.reshape(len(self.names), self.grid**2, -1).float(), dim=-1)
         return tokens @ tokens[self.photo, self.patch]
+
+    @classmethod
+    def first(cls, state: dict[str, Any]) -> dict[str, bytes]:
+        """Return the cosines of the patch that is chosen, and the photos as a WebP image."""
+        cosines, image = cls.stored(state).cosines(), io.BytesIO()
+        pixels = np.frombuffer(state["pixels"], dtype=np.uint8)
+        side = int((len(pixels) / len(state["names"]) / 3) ** 0.5)
+        photos = pixels.reshape(-1, 3, side, side).transpose(0, 2, 3, 1).reshape(-1, side, 3)  # below each other
+        Image.fromarray(photos).save(image, "webp", quality=QUALITY)
+        return {"view": cosines.numpy().astype("<f4").tobytes(), "pixels": image.getvalue()}
 
     def still(self) -> matplotlib.figure.Figure:
         low, high, faint = self.fade

@@ -17,7 +17,7 @@ from vitnb import plots
 from vitnb._validate import choice, positive_int
 from vitnb.attention import record_attention
 from vitnb.data import Dataset
-from vitnb.vit import LATER, ViT, count_parameters
+from vitnb.vit import LATER, ViT, ViTConfig, count_parameters
 
 MODES = ("hide", "query", "draw")
 OVERLAYS = ("head", "mean", "rollout", "none")
@@ -50,6 +50,7 @@ class LiveViT(Figure):
 
     _esm = module("live_vit/main.js")
     _css = style("live_vit/live_vit.css")
+    late = ("weights",)
 
     config = traitlets.Dict().tag(sync=True)
     layout = traitlets.List().tag(sync=True)  # [name, shape] of each weight, in the order of the bytes
@@ -119,6 +120,20 @@ class LiveViT(Figure):
             layer=config.depth - 1,
             moment=config.depth + 3,
         )
+
+    @classmethod
+    @torch.no_grad()
+    def first(cls, state: dict[str, Any]) -> dict[str, bytes]:
+        """Return one forward pass: the logits, of each block the mean of its heads, the tokens of each moment."""
+        if not state["compact"]:
+            return {}  # shows every head
+        live = cls.stored(state, _model=_network(state), _images=len(state["labels"]))
+        with record_attention(live._model) as maps:
+            steps = live._model.forward_intermediates(live.network_input())
+        L = live._model.config.depth
+        tokens = [steps["embedded"], *(steps[f"block_{n + 1}"] for n in range(L))]
+        numbers = [steps["logits"], *(weights.mean(1) for weights in maps[:L]), *tokens]
+        return {"view": torch.cat([part.flatten() for part in numbers]).numpy().astype("<f4").tobytes()}
 
     def network_input(self) -> Tensor:
         """Return the image as the network gets it, normalised, before anything is hidden: (1, C, H, W)."""
@@ -264,6 +279,18 @@ def _half(model: ViT) -> tuple[list, bytes]:
             raise ValueError(f"model holds a number in {name} that is NaN or beyond 65,504 (float16): train it again")
         parts.append(half.numpy().astype("<f2").tobytes())
     return [[name, list(weight.shape)] for name, weight in weights.items()], b"".join(parts)
+
+
+def _network(state: dict[str, Any]) -> ViT:
+    """Return the network of a stored figure: what _half made of it."""
+    numbers = torch.frombuffer(bytearray(state["weights"]), dtype=torch.float16).float()
+    parts = numbers.split([math.prod(shape) for _, shape in state["layout"]])
+    weights = {name: part.reshape(shape) for (name, shape), part in zip(state["layout"], parts, strict=True)}
+    model = ViT(ViTConfig(**state["config"])).eval()
+    if state["config"]["pos_embed"] == "sincos":
+        model.positions.table = weights.pop("positions.table")
+    model.load_state_dict(weights)
+    return model
 
 
 def _choose(data: Dataset, n: int, model: ViT) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,8 @@ export function answerPanel({ classes, labels, known }) {
     });
     shows.hidden = truth < 0;
     // Some browsers count in whole milliseconds only.
-    clock.textContent = `computed here in ${ms < 1 ? "less than 1" : Math.round(ms)} ms`;
+    clock.textContent =
+      ms === null ? "" : `computed here in ${ms < 1 ? "less than 1" : Math.round(ms)} ms`;
   }
   /** How far the bars have grown, from 0 to 1; the numbers come at the end. */
   const grow = (grown) => {

@@ -1,8 +1,8 @@
 // What LiveViT does with its traits, for its own module and for figures that open a network in it.
 import { button } from "../kit/controls.js";
 import { h, sentence, soft } from "../kit/dom.js";
-import { bytes } from "../kit/figure.js";
-import { network } from "../kit/vit.js";
+import { bytes, floats } from "../kit/figure.js";
+import { network, sizesOf } from "../kit/vit.js";
 import { answerPanel } from "./answer.js";
 import { easelPanel } from "./easel.js";
 import { flightPanel } from "./flight.js";
@@ -18,8 +18,8 @@ import { tokenPanel } from "./tokens.js";
 /** The figure on the traits of LiveViT; its weights are float16, or a Float32Array as it is. */
 export function buildLiveViT({ model, root, put }) {
   const get = (name) => model.get(name);
-  const vit = network(get("config"), get("layout"), weightsOf(get("weights")));
-  const net = vit.sizes;
+  const net = sizesOf(get("config"));
+  const compute = computer(net, get);
   const stored = bytes(get("images"));
   const area = net.channels * net.height * net.width;
   if (stored.length % area)
@@ -36,7 +36,6 @@ export function buildLiveViT({ model, root, put }) {
   root.classList.add("lv");
   const { panels, says, at, end } = get("compact") ? smallForm(bench) : wholeForm(bench);
 
-  const compute = computer(vit, get);
   const say = later((words) => (says.textContent = words));
   const send = later((logits) => {
     if (logits.join() !== String(get("logits"))) put({ logits });
@@ -45,10 +44,11 @@ export function buildLiveViT({ model, root, put }) {
     if (!root.isConnected) return; // no colours yet
     const now = state();
     const computed = compute(now);
+    if (!computed) return; // the page has not brought the weights
     const found = { ...computed, row: overlayRow(computed.out, net, now) };
     for (const panel of panels) panel.show(now, found);
     at?.(now, found);
-    root.dataset.ms = found.ms.toFixed(2);
+    root.dataset.ms = found.ms?.toFixed(2);
     // A hand that draws changes all this faster than anybody, or a kernel, can follow.
     const words = names.tell(now, found);
     if (words !== say.last) say(words, say.last ? 200 : 0);
@@ -132,15 +132,37 @@ function drawerPanel({ put, state }, images, easel, { removed }) {
 /** The weights of a trait: bytes of float16, or float32 numbers as they are. */
 const weightsOf = (value) => (value instanceof Float32Array ? value : bytes(value));
 
-/** Run the network when the image or a switch has changed; to explore the maps is free. */
-function computer(vit, get) {
-  const { height, width } = vit.sizes;
+/** The pass with which a page begins, as LiveViT.first has it; null where there is none. */
+function firstPass({ K, L, h, T, D }, numbers) {
+  if (!numbers.length) return null;
+  let at = 0;
+  const take = (count) => numbers.subarray(at, (at += count));
+  const several = (count, each) => Array.from({ length: count }, each);
+  const logits = take(K);
+  const heads = (mean) => Float32Array.from({ length: h * T * T }, (_, i) => mean[i % (T * T)]);
+  const maps = several(L, () => heads(take(T * T))); // the small form shows the mean of the heads alone
+  return { logits, maps, poolMap: null, tokens: several(L + 1, () => take(T * D)) };
+}
+
+/** Run the network when the image or a switch has changed; to explore the maps is free. Null without weights. */
+function computer(net, get) {
+  const { height, width } = net;
+  const load = () => network(get("config"), get("layout"), weightsOf(get("weights")));
+  let first = firstPass(net, floats(get("first")));
+  let vit = first ? null : load();
   let computed = {}; // { key, out, ms, untouched }
   let whole = {}; // { key, logits } of the untouched image
   return ({ pixels, hidden, removed, order, positions, ablated }) => {
     const image = pixels.join();
     const key = JSON.stringify([image, hidden, removed, order, positions, ablated]);
     if (computed.key === key) return computed;
+    if (first) {
+      computed = { key, out: first, ms: null, untouched: first.logits };
+      first = null;
+      return computed;
+    }
+    if (!vit && get("weights") === undefined) return null;
+    vit ??= load();
     const numbers = normalised(pixels, height * width, get("mean"), get("std"));
     const start = performance.now();
     const out = vit.run(numbers, { hidden, removed, order, positions, ablated });
