@@ -187,6 +187,12 @@ def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -
     return open_page
 
 
+def complete(frame: Locator) -> None:
+    """Touch a live figure that is awake, and wait until it has all its data."""
+    frame.dispatch_event("focusin")
+    expect(frame).not_to_have_attribute("aria-busy", "true")
+
+
 @pytest.fixture
 def live(visit: Callable[..., tuple[Page, Watch]]) -> Callable[..., tuple[Locator, Page, Watch]]:
     """A function that opens a page and wakes a live figure: live("book/01-patchify.html", 0) -> figure, page, watch.
@@ -200,8 +206,7 @@ def live(visit: Callable[..., tuple[Page, Watch]]) -> Callable[..., tuple[Locato
         frame.scroll_into_view_if_needed()
         frame.locator(".vf, .figure-failed").first.wait_for()
         if whole:
-            frame.dispatch_event("focusin")
-            expect(frame).not_to_have_attribute("aria-busy", "true")
+            complete(frame)
         return frame, page, watch
 
     return wake

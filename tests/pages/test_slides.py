@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from pages import slides
 from pages.print_slides import print_deck
+from tests.conftest import complete
 from tests.pages.driver import assert_sound, ink
 from tests.pages.test_extension import build
 from vitbook import drawings
@@ -235,6 +236,7 @@ def each_slide(page):
         slide = page.locator("section.present")
         for figure in slide.locator(".live-figure").all():
             figure.locator(".vf:visible").wait_for()
+            complete(figure)
         yield slide
 
 
