@@ -35,7 +35,7 @@ ASKED = {
     "segmentation": "15-pretrained#can-it-segment-a-photo-with-ten-labels",
     "bfloat16": "13-scale#which-numbers-survive-16-bits",
     "gradient clipping": "09-training#why-warm-up-decay-and-clip",
-    "label smoothing": "10-recipes#one-change-at-a-time",
+    "label smoothing": "10-recipes#more-images-and-a-second-change",
     "mean pooling": "glossary#term-mean-pooling 07-cls-token#first-attempt-the-mean",
     "seed": "glossary#term-seed 09-training#would-it-happen-again",
 }

@@ -12,6 +12,7 @@ import torch
 import yaml
 
 import vitnb
+from vitbook import results
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = yaml.safe_load((ROOT / "_toc.yml").read_text())["parts"]
@@ -155,3 +156,24 @@ def test_the_optimizer_that_chapter_9_builds_fits_the_loop_that_it_builds():
     model = torch.nn.Linear(5, 3)
     losses = known["overfit"](model, known["AdamW"](model.parameters(), lr=0.1), steps=40)
     assert losses[-1] < 0.7 * losses[0]
+
+
+def test_the_table_of_two_recipes_says_what_the_records_say():
+    slow, fast, before = (results.result(name)["config"] for name in ("ladder", "few_epochs", "fashion_mnist"))
+    new = {k for part in ("model", "recipe") for k, v in fast[part].items() if v != before[part][k]}
+    assert new == {"depth", "stem", "global_pool", "optimizer", "epochs"}  # the bold ones; the race has its own lengths
+    (found,) = re.findall(r"\| --- \| --- \| --- \|\n((?:\|.*\n)+)", text("10-recipes"))
+    lines = [line.strip("| ").replace("\\*", "").split(" | ") for line in found.splitlines()]
+    said = {name: (theirs, ours) for name, theirs, ours in lines}
+    (a, r), (b, s) = ((one["model"], one["recipe"]) for one in (slow, fast))
+    for at, of in enumerate((a, b)):
+        side, p = of["img_size"], of["patch_size"]
+        assert f"{side} × {side} pixels" in said["image"][at]
+        assert said["patches"][at] == f"{(side // p) ** 2} of {p} × {p} pixels"
+        assert said["model"][at].replace("*", "") == f"{of['depth']} blocks of width {of['embed_dim']}"
+    assert (a["stem"], a["global_pool"], b["stem"], b["global_pool"]) == ("patch", "cls", "conv", "mean")
+    assert said["dropout"] == (f"{a['dropout']}", "none") and not b["dropout"]
+    assert (r["optimizer"], r["weight_decay"], r["clip"], s["optimizer"]) == ("sgd", 0, None, "muon")
+    assert s["weight_decay"] and s["clip"]
+    assert said["learning rate"] == (f"{r['lr']}, {r['schedule']}", f"{s['lr']}, warm-up, then {s['schedule']}")
+    assert r["warmup"] == 0 < s["warmup"] and not r["flip"] and not r["shift"] and s["flip"] and s["shift"]
