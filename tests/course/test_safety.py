@@ -719,15 +719,8 @@ class Sent(student.Student):
     """A student whose process is this message."""
 
     def __init__(self, reply):
-        self.reply, self.pending, self.reason, self.machine, self.errors, self.answers = (
-            reply,
-            False,
-            "",
-            "",
-            [],
-            {"3.1"},
-        )
-        self.at, self.alike = [0, 0], {}
+        self.reply, self.pending, self.reason, self.machine, self.seed = reply, False, "", "", ""
+        self.errors, self.answers, self.at, self.alike = [], {"3.1"}, [0, 0], {}
         self.way = "container"  # which has no processes to look at
 
     def receive(self, until):
