@@ -62,9 +62,8 @@ def start(way: str, seed: int) -> ViT:
 
 
 def enlarged(images: Tensor) -> Tensor:
-    """Gray images (B, 1, 28, 28) of bytes, large, in three equal channels, as DINOv2 takes them."""
-    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
-    return (F.interpolate(images / 255, (SIDE, SIDE), mode="bilinear") - mean) / std
+    """Gray images (B, 1, 28, 28) of bytes, large and in three equal channels, from 0 to 1."""
+    return F.interpolate(images / 255, (SIDE, SIDE), mode="bilinear").expand(-1, 3, -1, -1)
 
 
 def one(way: str, setting: float, few: Dataset, seed: int) -> tuple[Callable[[Tensor, Tensor], float], float]:
@@ -75,9 +74,9 @@ def one(way: str, setting: float, few: Dataset, seed: int) -> tuple[Callable[[Te
         return lambda images, labels: round(linear.score(images.flatten(1), labels), 4), 0.0
     parts = {} if way in ("from scratch", "head alone") else {"lr_by_part": {"head": THIS.head_rate}}
     recipe = replace(THIS.recipe, epochs=THIS.seen / len(few.train_images), lr=setting, seed=seed, **parts)
-    train = replace(  # images from 0 to 1, not judged on the way
+    train = replace(  # not judged on the way
         few,
-        train_images=F.interpolate(few.train_images / 255, (SIDE, SIDE), mode="bilinear").expand(-1, 3, -1, -1),
+        train_images=enlarged(few.train_images),
         test_images=torch.empty(0, 3, SIDE, SIDE),
         test_labels=few.test_labels[:0],
         mean=MEAN,
@@ -85,7 +84,7 @@ def one(way: str, setting: float, few: Dataset, seed: int) -> tuple[Callable[[Te
     )
     model = start(way, seed)
     history = fit(model, train, recipe)
-    return lambda images, labels: accuracy(model, enlarged(images), labels), history.cpu_seconds
+    return lambda images, labels: accuracy(model, train.normalize(enlarged(images)), labels), history.cpu_seconds
 
 
 def run() -> dict:
