@@ -73,7 +73,9 @@ def counting(line: str) -> str:
 def store(path: Path, *cells: str | list) -> Path:
     """Write a notebook with these cells; a list is written as it is, be it no cell."""
     head = HEAD + TORCH * any(re.search(r"\b(torch|nn|F)\.|q, k, v", code) for code in cells if isinstance(code, str))
-    book = new_notebook(cells=[new_code_cell(code) for code in (head, *cells) if isinstance(code, str)])
+    codes = [code for code in (head, *cells) if isinstance(code, str)]
+    # Random names of cells would be other bytes in each run, and so other random numbers of the checks.
+    book = new_notebook(cells=[new_code_cell(code, id=str(n)) for n, code in enumerate(codes)])
     path.write_text(json.dumps(book | {"cells": [*(code for code in cells if isinstance(code, list)), *book.cells]}))
     return path
 

@@ -119,6 +119,7 @@ def test_each_verdict_excludes_those_whom_it_should(live, stored, from_file):
         assert_solved(figure, bug, f"{t} tests")
         page.keyboard.press("Enter")  # the same button: the next patient
         expect(figure.get_by_role("group", name="Tests").get_by_role("button").first).to_be_focused()
+    expect(figure).to_contain_text(f"Patient 3 of {len(bugs)}")
     wrong, right = sorted(left_in(figure), key=state["bugs"][2]["name"].__eq__)[-2:]
     for name in (wrong, right):
         name_it(figure, page, name)
