@@ -475,7 +475,7 @@ def test_a_file_that_is_no_notebook_is_called_by_its_name(case, tmp_path):
 @pytest.fixture
 def bare(monkeypatch):
     """Our own notebooks, in a process without a sandbox: it starts on every machine."""
-    monkeypatch.setitem(sandbox.WAYS, "bare", lambda job, home: [sys.executable, *job.arguments])
+    monkeypatch.setitem(sandbox.WAYS, "bare", lambda job, name: [sys.executable, *job.arguments])
 
 
 ENDINGS = {

@@ -9,14 +9,12 @@ import math
 import os
 import re
 import resource
-import shlex
 import signal
 import sys
 import tempfile
 import threading
 import time
 import traceback
-import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -60,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.source, options.students = options.source.parent, options.source
         if options.propose:
             return propose(options)
-        return bundle(options) if options.bundle else grade(options)
+        return grade(options)
     except (ValueError, OSError, ImportError) as error:
         print(f"vitnb-grade: {error}", file=sys.stderr)
         return 2
@@ -97,10 +95,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--jobs", type=int, default=2, help="notebooks at a time (2)")
     made.add_argument("--seconds", type=float, default=student.SECONDS, help="by the clock, for one exercise (30)")
     made.add_argument("--sandbox", choices=sandbox.WAYS, help="this one, instead of the best that works")
-    made.add_argument("--gradescope", type=Path, metavar="FILE", help="write Gradescope's results.json for one student")
-    made.add_argument(
-        "--bundle", type=Path, metavar="FILE.zip", help="write an autograder for Gradescope and grade nothing"
-    )
     return made
 
 
@@ -176,9 +170,7 @@ def chosen_sandbox(options: argparse.Namespace) -> str:
     way, reasons = (one, {one: sandbox.works(one)}) if one else sandbox.best()
     if way is None or reasons[way]:
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-        raise OSError(
-            f"no sandbox works here, so nothing was run ({said}). Install libseccomp, and bubblewrap or Linux 6.2."
-        )
+        raise OSError(f"no sandbox works here, so nothing was run ({said}). Install bubblewrap and libseccomp.")
     print(f"Sandbox: {way}")
     return way
 
@@ -211,7 +203,7 @@ def graded_all(options: argparse.Namespace, worth: dict[str, float], way: str, s
     notes: list[str] = []
     kept, start, done = Marks(options.out), time.monotonic(), []
     before, table = set(kept.said), listed(options.students)
-    with submissions(options.source, options.gradescope is not None, options.out, notes, table) as found:
+    with submissions(options.source, options.out, notes, table) as found:
         for one in notes:
             print(student.readable(one))
         course = options.course.read_bytes() if options.course else b""
@@ -296,8 +288,6 @@ def write(options: argparse.Namespace, grades: Sequence[reports.Grade], whole: b
         part.write_text(reports.lecture(grades), encoding="utf-8")
     if of_moodle := [one for one in grades if one.submission.platform == "Moodle"]:
         reports.moodle(of_moodle, options.out / "feedback.zip")
-    if options.gradescope:
-        options.gradescope.write_text(reports.gradescope(grades[0]), encoding="utf-8")
 
 
 def told(options: argparse.Namespace, grades: Sequence[reports.Grade], done: int, seconds: float) -> None:
@@ -478,52 +468,6 @@ def graded(way: str, submission: Submission, worth: dict[str, float], seconds: f
         verdicts, failed = {**ungraded(submission, worth, reason).verdicts, **verdicts}, True
     notes = {n: "; ".join(filter(None, [counts[n] if many > 1 else "", *look[n], problems])) for n in counts}
     return reports.Grade(submission, verdicts, worth, time.monotonic() - start, notes, failed=failed)
-
-
-SETUP = """#!/usr/bin/env bash
-# Gradescope runs this once, as root, on a bare Ubuntu whose Python may be older than the package wants.
-set -e
-apt-get update
-apt-get install -y --no-install-recommends python3-pip bubblewrap libseccomp2
-python3 -m pip install uv || python3 -m pip install --break-system-packages uv
-export UV_PYTHON_INSTALL_DIR=/autograder/python  # submissions run as a user who may not enter root's home
-python3 -m uv venv --python {python} /autograder/venv
-python3 -m uv pip install --python /autograder/venv/bin/python \\
-  --index-url https://download.pytorch.org/whl/cpu torch torchvision
-python3 -m uv pip install --python /autograder/venv/bin/python "$(echo /autograder/source/vitnb-*.whl)[grading]"
-"""
-RUN = """#!/usr/bin/env bash
-cd /autograder/source
-/autograder/venv/bin/vitnb-grade /autograder/submission --exercises {exercises} {course} --jobs 1 --out /tmp/graded \\
-  --gradescope /autograder/results/results.json
-"""
-
-
-def bundle(options: argparse.Namespace) -> int:
-    """Write an autograder for Gradescope.
-
-    Raises: ValueError if the folder that was given as the source holds no wheel of vitnb to put into it.
-    """
-    chosen(options.exercises, options.course)
-    course = f"--course {shlex.quote(options.course.name)}" if options.course else ""
-    run = RUN.format(exercises=" ".join(options.exercises), course=course)
-    setup = SETUP.format(python=".".join(map(str, sys.version_info[:2])))
-    wheels = sorted(options.source.glob("vitnb-*.whl"))
-    if len(wheels) != 1:
-        raise ValueError(
-            f"{options.source} holds {len(wheels)} wheels of vitnb, Gradescope needs one: "
-            f"in the book's folder, pip wheel --no-deps -w {options.source} . makes it"
-        )
-    with replacing(options.bundle) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in {"setup.sh": setup, "run_autograder": run}.items():
-            entry = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
-            entry.external_attr = 0o755 << 16
-            archive.writestr(entry, text)
-        if options.course:
-            archive.write(options.course, options.course.name)
-        archive.write(wheels[0], wheels[0].name)
-    print(f"Written: {options.bundle}")
-    return 0
 
 
 if __name__ == "__main__":

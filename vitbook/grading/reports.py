@@ -2,7 +2,6 @@
 
 import csv
 import html
-import json
 import re
 import textwrap
 import zipfile
@@ -185,23 +184,3 @@ def mistake(number: str, sentence: str) -> str:
 def general(message: str) -> str:
     """A message as it is for every case."""
     return NAME.sub("…", message)
-
-
-def gradescope(grade: Grade) -> str:
-    """The results.json that Gradescope reads; every text in it is plain, whatever a student wrote."""
-    tests = [
-        {
-            "name": number,
-            "name_format": "text",
-            "score": grade.points(number),
-            "max_score": grade.worth[number],
-            "status": "passed" if verdict.right else "failed",
-            "output": grade.said(number),
-            "output_format": "text",
-            "visibility": "visible",
-        }
-        for number, verdict in grade.verdicts.items()
-    ]
-    said = " ".join([*grade.submission.problems, *sorted(set(grade.notes.values()))])
-    about = {"output": said, "output_format": "text", "visibility": "visible", "stdout_visibility": "hidden"}
-    return json.dumps({**about, "tests": tests, "execution_time": round(grade.seconds)}, indent=1)

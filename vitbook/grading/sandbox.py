@@ -1,9 +1,8 @@
 """Shut a process in: no network, nothing to read but Python and the package, nothing to write but one empty folder.
 
-The best way that works on this machine is taken: bubblewrap, else Landlock
-(Linux 6.2), else a container. That it works is tried, not assumed: a probe
-inside must fail to read a file, to write one and to reach a socket. Root's
-rights are given up: what root starts runs as a user who owns nothing.
+Where it works, this is bubblewrap, else a container. That it works is tried, not
+assumed: a probe inside must fail to read a file, to write one and to reach a
+socket. Root's rights are given up: what root starts runs as a user who owns nothing.
 """
 
 import base64
@@ -15,7 +14,6 @@ import resource
 import select
 import shutil
 import socket
-import stat
 import subprocess
 import sys
 import sysconfig
@@ -26,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vitbook.grading import _landlock, syscalls
+from vitbook.grading import _rights, syscalls
 from vitnb._archives import cache_dir
 
 PACKAGE = Path(__file__).resolve().parents[1]  # vitbook
@@ -38,9 +36,8 @@ MEMORY = 4 << 30  # bytes in use by all processes of one notebook together
 SECONDS = 120  # of processor time for one notebook and all its exercises
 PROCESSES, THREADS = 64, 512  # of one notebook
 CROWDED = "it starts too many processes"
-FILES = 256 << 20  # bytes in the folder of a notebook
-EMPTY = 1024  # bytes that a file takes with nothing in it
-LARGEST = 64 << 20  # bytes of one file, and in bubblewrap of all files together
+FILES = 200_000  # in the folders of a notebook: an empty one takes a kilobyte of the machine's memory, too
+LARGEST = 64 << 20  # bytes of all files in such a folder
 STRANGERS = 1_900_000_000  # from here on: numbers of users that no system gives to anybody
 NOBODY = 65534
 TRYING = 120  # seconds until the probe must have said what it found
@@ -97,14 +94,7 @@ def limits(user: int) -> dict[int, int]:
     }
 
 
-def inside(place: str, home: Path, reads: Sequence[Path], listed: Sequence[Path], job: Job) -> list[str]:
-    """The command that gives up all rights and then runs the job."""
-    paths = ":".join(map(str, reads)), ":".join(map(str, listed))
-    given = [place, str(stranger()), str(home), *paths, base64.b64encode(syscalls.compiled(place == "alone")).decode()]
-    return [sys.executable, "-I", "-S", str(HERE / "_landlock.py"), *given, *job.arguments]
-
-
-def bubblewrap(job: Job, home: Path) -> list[str]:
+def bubblewrap(job: Job, name: str) -> list[str]:
     if stranger() < 0:
         namespaces = ["--unshare-all", "--uid", str(NOBODY), "--gid", str(NOBODY), "--cap-drop", "ALL"]
     else:  # a namespace of users would leave root's number, to which /proc/sys belongs
@@ -121,64 +111,37 @@ def bubblewrap(job: Job, home: Path) -> list[str]:
             command += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]
         else:
             command += ["--ro-bind-try", f"/{name}", f"/{name}"]
-    command += ["--proc", "/proc", "--dev", "/dev"]
+    command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/pts"]  # no terminals
     for name in ("/dev/shm", "/tmp"):
         command += ["--size", str(LARGEST), "--tmpfs", name]
-    for path in [*readable(), *PACKAGES, *results(), *data(), *job.reads]:
+    reads = [*readable(), *PACKAGES, *results(), *data(), *job.reads]
+    for path in reads:
         for parent in reversed(path.parents):  # bubblewrap makes those that are missing, for root alone
             command += ["--dir", str(parent)]
         command += ["--ro-bind", str(path), str(path)]
-    shut = ["/", "/proc", "/dev"]
+    shut = ["/", "/proc", "/dev", "/dev/pts"]
     if not job.checks:
         shut.append(str(SECRET))
         command += ["--size", "4096", "--tmpfs", shut[-1]]
     for name in shut:
         command += ["--remount-ro", name]
-    return [*command, "--chdir", "/tmp", *inside("within", Path("/tmp"), [Path("/")], [], job)]
+    calls = base64.b64encode(syscalls.compiled()).decode()
+    rights = [str(HERE / "_rights.py"), str(stranger()), ":".join(map(str, reads)), calls]
+    return [*command, "--chdir", "/tmp", sys.executable, "-I", "-S", *rights, *job.arguments]
 
 
-def landlock(job: Job, home: Path) -> list[str]:
-    packages = home / "lib"  # three links: the folder in which vitnb lies may hold more, and is not to be listed
-    packages.mkdir()
-    for package in PACKAGES:
-        (packages / package.name).symlink_to(package)
-    (packages / "book").symlink_to(PACKAGE.parent / "book")
-    reads: list[Path] = [*results(), *data(), *job.reads]
-    reads += map(Path, ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/urandom", "/dev/zero"))
-    reads += map(Path, ("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"))
-    listed = [*PACKAGES]
-    for folder in [*readable(), *PACKAGES]:
-        # Installed with pip, vitnb lies in a folder that is read as a whole: all but the checks is named then.
-        inner, outer = ([folder], []) if job.checks else without(folder, SECRET)
-        reads, listed = reads + inner, listed + outer
-    return inside("alone", home, reads, listed, job)
-
-
-def without(folder: Path, hidden: Path) -> tuple[list[Path], list[Path]]:
-    """What to read, and which folders to list, in order to read all of a folder but a hidden part of it."""
-    folder, hidden = folder.resolve(), hidden.resolve()
-    if not hidden.is_relative_to(folder):
-        return [folder], []
-    reads, listed = [], [folder]
-    for path in map(Path.resolve, folder.iterdir()):  # lib64 is a link to lib
-        if path != hidden and not folder.is_relative_to(path):
-            inner, outer = without(path, hidden)
-            reads, listed = reads + inner, listed + outer
-    return reads, listed
-
-
-def container(job: Job, home: Path) -> list[str]:
+def container(job: Job, name: str) -> list[str]:
     """The image brings Python and torch only; the package comes from here, so that both sides have one version."""
     image = os.environ.get("VITNB_GRADE_IMAGE", "vitnb-grade")  # made from book/classroom/Containerfile
     inside = "/sandbox"
-    command = [engine(), "run", "--rm", "-i", "--name", home.parent.name, "--network", "none", "--read-only"]
+    command = [engine(), "run", "--rm", "-i", "--name", name, "--network", "none", "--read-only"]
     command += ["--tmpfs", "/tmp:size=64m", "--shm-size", "64m", "--workdir", "/tmp", "--pull", "never"]
     command += ["--memory", str(MEMORY), "--memory-swap", str(MEMORY), "--pids-limit", str(PROCESSES + 64)]
     command += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534"]
     for what, most in {"cpu": SECONDS, "fsize": 64 << 20, "nofile": 256, "nproc": 4096, "core": 0}.items():
         command += ["--ulimit", f"{what}={most}:{most}"]
-    for name, value in {**ENVIRONMENT, "HOME": "/tmp", "PYTHONPATH": inside, **given()}.items():
-        command += ["--env", f"{name}={value}"]
+    for variable, value in {**ENVIRONMENT, "HOME": "/tmp", "PYTHONPATH": inside, **given()}.items():
+        command += ["--env", f"{variable}={value}"]
     for package in PACKAGES:
         command += ["-v", f"{package}:{inside}/{package.name}:ro"]
     if not job.checks:
@@ -194,11 +157,7 @@ def engine() -> str:
     return next(name for name in ("podman", "docker") if shutil.which(name))
 
 
-WAYS: dict[str, Callable[[Job, Path], list[str]]] = {
-    "bubblewrap": bubblewrap,
-    "landlock": landlock,
-    "container": container,
-}
+WAYS: dict[str, Callable[[Job, str], list[str]]] = {"bubblewrap": bubblewrap, "container": container}  # with a name
 
 
 def results() -> list[Path]:
@@ -222,8 +181,6 @@ class Box:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="vitnb-", dir=TOP))
-        self.home = self.folder / "home"  # the only folder that Landlock lets it write to
-        self.home.mkdir()
         self.process: subprocess.Popen | None = None
         self.lifeline, self.lock = -1, threading.Lock()
 
@@ -231,30 +188,28 @@ class Box:
         """Raises: OSError if it does not start."""
         outside = way == "container"  # its engine is the teacher's program, the limits are the container's
         user = -1 if outside else stranger()
-        command = WAYS[way](job, self.home)
+        command = WAYS[way](job, self.folder.name)
         asked = {
             "command": [shutil.which(command[0]) or command[0], *command[1:]],
             "folder": str(self.folder),
             "limits": {} if outside else limits(user),
-            "after": [engine(), "rm", "--force", self.home.parent.name] if outside else [],
+            "after": [engine(), "rm", "--force", self.folder.name] if outside else [],
         }
         environment = {
             **ENVIRONMENT,
             **given(),
             "PATH": "/usr/bin:/bin",
-            "HOME": str(self.home),
-            "TMPDIR": str(self.home),
+            "HOME": str(self.folder),
             "PYTHONPATH": str(PACKAGE.parent),
         }
         if user >= 0:
-            for path in (self.folder, self.home):
-                os.chown(path, user, user)
+            os.chown(self.folder, user, user)
         end, self.lifeline = os.pipe()
         supervisor = [sys.executable, "-I", "-S", str(HERE / "_supervisor.py"), str(end)]
         try:
             self.process = subprocess.Popen(
                 supervisor,
-                cwd=self.home,
+                cwd=self.folder,
                 env=None if outside else environment,
                 pass_fds=[end],
                 start_new_session=True,
@@ -330,11 +285,11 @@ def amounts(file: Path, names: tuple[str, ...]) -> int:
 def as_owner(process: Path) -> Iterator[None]:
     """Look into a process as its own user, in this thread alone: root in a container may not look into others'."""
     owner = process.stat()
-    _landlock.libc.setfsgid(owner.st_gid), _landlock.libc.setfsuid(owner.st_uid)
+    _rights.libc.setfsgid(owner.st_gid), _rights.libc.setfsuid(owner.st_uid)
     try:
         yield
     finally:
-        _landlock.libc.setfsuid(os.geteuid()), _landlock.libc.setfsgid(os.getegid())
+        _rights.libc.setfsuid(os.geteuid()), _rights.libc.setfsgid(os.getegid())
 
 
 def memory(process: Path, shared: bool = True) -> int:
@@ -348,52 +303,8 @@ def memory(process: Path, shared: bool = True) -> int:
     return 0
 
 
-class Place:
-    """A folder from which paths go on: one that is written from the top may be too long for the kernel."""
-
-    def __init__(self, name: str | Path, within: "Place | None" = None):
-        self.fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within and within.fd)
-
-    def __del__(self) -> None:
-        if hasattr(self, "fd"):
-            os.close(self.fd)
-
-
-def below(folder: Path) -> Iterator[os.stat_result]:
-    """What is in a folder, which may change while it is read, and be as deep as somebody likes."""
-    waiting = [(Place(folder), ".")]
-    while waiting:
-        place, name = waiting.pop()
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            this = Place(name, place)
-            if len(name) > 2000:
-                place, name = this, "."
-            with os.scandir(this.fd) as entries:
-                for entry in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        yield entry.stat(follow_symlinks=False)
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append((place, f"{name}/{entry.name}"))
-
-
-def held(processes: Sequence[Path], home: Path) -> int:
-    """Bytes of the files that are in no folder any more, while a process has them open or mapped."""
-    opened: dict[str, int] = {}
-    mapped: set[str] = set()
-    for process in processes:
-        with contextlib.suppress(OSError), as_owner(process):
-            for path in (process / "fd").glob("*"):
-                with contextlib.suppress(OSError):
-                    one = path.stat()
-                    if stat.S_ISREG(one.st_mode) and not one.st_nlink:
-                        opened[str(one.st_ino)] = one.st_blocks * 512
-        with contextlib.suppress(OSError), as_owner(process), (process / "maps").open(errors="replace") as lines:
-            mapped |= {line.split()[4] for line in lines if f" {home}/" in line and line.endswith(" (deleted)\n")}
-    return sum(opened.values()) + LARGEST * len(mapped.difference(opened))  # how large these are, is not told
-
-
 def files(processes: Sequence[Path]) -> int:
-    """How many files are in the folders that bubblewrap has in memory: empty ones take something, too."""
+    """How many files are in the folders that bubblewrap has in memory."""
     for process in processes:
         with contextlib.suppress(OSError):
             if os.stat(process / "root").st_dev != os.stat("/").st_dev:
@@ -402,25 +313,12 @@ def files(processes: Sequence[Path]) -> int:
     return 0
 
 
-def taken(home: Path, processes: Sequence[Path] = ()) -> int:
-    """Bytes of all files that a sandbox has written."""
-    try:
-        used = held(processes, home) + EMPTY * files(processes)
-        for one in below(home):
-            used += one.st_blocks * 512 + EMPTY
-            if used > FILES:
-                break
-    except OSError:  # it cannot be counted
-        return FILES + 1
-    return used
-
-
 def crowded(inside: list[tuple[Path, int]]) -> bool:
     """Whether these are too many processes or threads."""
     return len(inside) > PROCESSES or sum(threads for _, threads in inside) > THREADS
 
 
-def excess(process: subprocess.Popen, home: Path) -> str:
+def excess(process: subprocess.Popen) -> str:
     """Say of what a sandbox takes too much, or nothing."""
     inside = members(process.pid)
     processes = [path for path, _ in inside]
@@ -435,8 +333,8 @@ def excess(process: subprocess.Popen, home: Path) -> str:
                 return CROWDED
         if used > MEMORY:
             return f"its processes together take more than {MEMORY >> 30} GB of memory"
-    if home.exists() and taken(home, processes) > FILES:
-        return f"it writes more than {FILES >> 20} MB of files"
+    if files(processes) > FILES:
+        return f"it writes more than {FILES:,} files"
     return ""
 
 
@@ -539,7 +437,7 @@ except OSError as error:
 print(json.dumps({"broken": broken, "bounded": bounded, "python": sys.version_info[:2]}), flush=True)
 time.sleep(300)
 """
-# In bubblewrap and under Landlock no process gets an answer from these; a container's engine has a list of its own.
+# In bubblewrap no process gets an answer from these; a container's engine has a list of its own.
 REFUSED = """
     ptrace process_vm_readv keyctl add_key request_key io_uring_setup userfaultfd memfd_create memfd_secret unshare
     setns mount bpf perf_event_open fanotify_init pidfd_open open_by_handle_at shmget
@@ -575,7 +473,7 @@ def challenge(secret: Path, port: int, filtered: bool) -> dict:
         "families": UNUSUAL if filtered else (),
         "calls": syscalls.numbers(REFUSED) if filtered else {},
         "clone": syscalls.numbers(["clone"])["clone"] if filtered else None,
-        "files": FILES // LARGEST + 1,
+        "files": 5,
         "size": LARGEST,
     }
 
@@ -587,9 +485,6 @@ def works(way: str) -> str:
         return f"{' or '.join(tools[way])} is not installed"
     if filtered and (lacks := syscalls.missing()):
         return lacks
-    if way == "landlock" and (has := _landlock.version()) < _landlock.OLDEST:
-        missing = f"only in version {has}, which lets files be emptied" if has else "missing"
-        return f"in this kernel it is {missing}: install bubblewrap, or use Linux 6.2 or newer"
     # The address of a socket has room for 107 bytes, and a folder for temporary files may have a longer name.
     short = None if len(tempfile.gettempdir()) < 60 else "/tmp"
     with tempfile.TemporaryDirectory(dir=short) as folder, contextlib.ExitStack() as stack:
@@ -611,7 +506,6 @@ def works(way: str) -> str:
             finally:
                 os.close(writing)
             said, in_time = output(reading, TRYING, FOUND)
-            over = excess(box.process, box.home)
         except (OSError, subprocess.SubprocessError) as error:
             return f"it does not start: {error}"
         finally:
@@ -627,7 +521,7 @@ def works(way: str) -> str:
     found = json.loads(met[0])
     kept = {
         "change modes and times of files": (before.st_mode, before.st_mtime_ns) == (after.st_mode, after.st_mtime_ns),
-        "fill the disk": found["bounded"] or "of files" in over,
+        "fill the disk": found["bounded"],
         "outlive the grader": ended,
     }
     broken = dict.fromkeys([*found["broken"], *(promise for promise, holds in kept.items() if not holds)])

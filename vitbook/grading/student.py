@@ -203,7 +203,7 @@ class Student:
             start = time.monotonic()
             try:
                 if self.way != "container":  # that has limits of its own
-                    self.reason = self.reason or sandbox.excess(self.box.process, self.box.home)
+                    self.reason = self.reason or sandbox.excess(self.box.process)
                 self.machine = self.machine or sandbox.scarce()
             except (OSError, ValueError) as error:  # nothing runs that nobody watches
                 self.machine = f"the grader cannot see what it takes ({type(error).__name__})"

@@ -52,23 +52,19 @@ class Found:
 @contextmanager
 def submissions(
     source: Path,
-    alone: bool = False,
     but: Path | None = None,
     notes: list[str] | None = None,
     listed: Sequence[tuple[str, str]] | None = None,
 ) -> Iterator[list[Submission]]:
     """Give the submissions in a folder or a zip; what comes out of a zip is deleted afterwards.
 
-    With alone=True all files are one student's, as Gradescope has it; the
-    folder `but` is left out; listed, pairs of a student and a file, says whose a file is in place of the names.
+    The folder `but` is left out; listed, pairs of a student and a file, says whose a file is in place of the names.
     What a teacher should know of how they were found is added to notes.
     Raises: FileNotFoundError if there is no such folder or zip; ValueError if nothing was handed in.
     """
     notes = [] if notes is None else notes
     with _files(source, but) as found:
-        if alone:
-            yield [_one(Owner("submission", "submission"), found, Layout(0))]
-        elif listed is not None:
+        if listed is not None:
             yield _as_listed(found, listed, source, notes)
         else:
             yield _grouped(found, source, notes)

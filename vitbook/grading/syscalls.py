@@ -1,6 +1,6 @@
 """The system calls of a sandbox: those named here are allowed, every other one does not exist (ENOSYS).
 
-libseccomp compiles the list for the machine's own processor; _landlock.py installs it.
+libseccomp compiles the list for the machine's own processor; _rights.py installs it.
 ENOSYS, not EPERM, because libraries then do as on an older kernel (clone3, io_uring).
 """
 
@@ -24,17 +24,11 @@ ALLOWED = """
     timer_settime timer_gettime timer_getoverrun timer_delete restart_syscall pause
     rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait rt_sigsuspend rt_sigreturn sigaltstack
     sendto recvfrom getsockname getpeername getsockopt setsockopt shutdown
-""".split()
-# Where a namespace hides the machine's sockets and processes. A message may hold a file that is in no folder.
-ALLOWED_WITHIN = """
     connect bind listen accept accept4 sendmsg sendmmsg recvmsg recvmmsg kill tkill tgkill setsid setpgid truncate
-    mkdir mkdirat umask
+    mkdir mkdirat umask chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat
 """.split()
 # What an honest library may do to its own files: told that it was done.
 IGNORED = "flock setpriority sched_setscheduler sched_setparam sched_setattr".split()
-MODES = """
-    chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat
-""".split()  # which Landlock would let it change of the teacher's files
 # As on a disk that has none: they hold what others wrote about a file.
 ATTRIBUTES = [f"{which}{do}xattr" for which in ("", "l", "f") for do in ("get", "set", "list", "remove")]
 NAMESPACES = 0x7E020000  # CLONE_NEWUSER and its like
@@ -47,7 +41,6 @@ IOCTLS = 0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451  # is it a t
 PRCTLS = 3, 15, 16, 23, 38, 39, 0x53564D41  # may one be looked at, names of threads and of memory, rights
 KEPT = 1, 4, 36  # of prctl: to die with the parent, to be looked at, to adopt orphans
 CORE = 4  # how large a core may be decides whether the machine's program for crashes starts
-OWNER = 0o700
 
 
 def missing() -> str:
@@ -70,8 +63,8 @@ def numbers(names: list[str]) -> dict[str, int]:
 
 
 @functools.cache
-def compiled(alone: bool) -> bytes:
-    """The filter as the kernel takes it; Landlock stands `alone` where no namespace hides the machine.
+def compiled() -> bytes:
+    """The filter as the kernel takes it.
 
     All 64 bits of an argument are compared, so no other value passes for one that is named.
     """
@@ -93,9 +86,8 @@ def compiled(alone: bool) -> bytes:
     def masked(n: int, mask: int, value: int) -> seccomp.Arg:
         return seccomp.Arg(n, seccomp.MASKED_EQ, mask, value)
 
-    add(allow, ALLOWED if alone else ALLOWED + ALLOWED_WITHIN)
+    add(allow, ALLOWED)
     add(pretend, IGNORED)
-    add(pretend if alone else allow, MODES)
     add(seccomp.ERRNO(errno.EOPNOTSUPP), ATTRIBUTES)
     add(allow, "clone", masked(0, NAMESPACES, 0))
     add(allow, "socketpair", masked(1, 15, 1))  # a pair of streams leads nowhere; one of datagrams can be turned
@@ -110,15 +102,8 @@ def compiled(alone: bool) -> bytes:
     one_of(allow, "prlimit64", 1, limits, seccomp.Arg(0, seccomp.EQ, 0))
     one_of(allow, "sched_setaffinity", 0, (0,))
     add(pretend, "sched_setaffinity", seccomp.Arg(0, seccomp.NE, 0))
-    if alone:  # no folder that its owner cannot read: the grader looks how much is in it
-        add(allow, "mkdir", masked(1, OWNER, OWNER))
-        add(allow, "mkdirat", masked(2, OWNER, OWNER))
-        add(allow, "umask", masked(0, OWNER, 0))
-        for bit in (0o100, 0o200, 0o400):
-            add(pretend, "umask", masked(0, bit, bit))
-    else:
-        one_of(allow, "socket", 0, FAMILIES)
-        one_of(allow, "socket", 0, (NETLINK,), seccomp.Arg(2, seccomp.EQ, ROUTE))
+    one_of(allow, "socket", 0, FAMILIES)
+    one_of(allow, "socket", 0, (NETLINK,), seccomp.Arg(2, seccomp.EQ, ROUTE))
     with tempfile.TemporaryFile() as file:
         made.export_bpf(file)
         file.seek(0)
