@@ -17,18 +17,16 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
-from torch.nn import functional as F
 
 from experiments._data import clothes
 from experiments._experiment import Experiment
-from experiments._pretrained import MEAN, STD
+from experiments._pretrained import SIDE, enlarged, for_clothes, to_train
 from experiments._trials import accuracy, checkpoint
 from vitnb import ViT, weights
 from vitnb.data import Dataset
 from vitnb.lora import add_lora
 from vitnb.training import Recipe, fit
 
-SIDE = 56  # pixels: 4 x 4 patches
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="choice",
@@ -49,21 +47,13 @@ THIS = Experiment(
 
 
 def start(way: str, seed: int) -> ViT:
-    torch.manual_seed(seed)
     if way == "from scratch":
+        torch.manual_seed(seed)
         return ViT(replace(weights.DINOV2, img_size=SIDE, num_classes=10))
-    model = weights.dinov2("package")
-    if model is None:
-        raise RuntimeError("this experiment needs the weights of requirements-pretrained.txt")
-    model = model.resized(SIDE).with_head(10)
+    model = for_clothes(seed)
     if way == "head alone":
         model.requires_grad_(False).head.requires_grad_(True)
     return add_lora(model) if way == "LoRA" else model
-
-
-def enlarged(images: Tensor) -> Tensor:
-    """Gray images (B, 1, 28, 28) of bytes, large and in three equal channels, from 0 to 1."""
-    return F.interpolate(images / 255, (SIDE, SIDE), mode="bilinear").expand(-1, 3, -1, -1)
 
 
 def one(way: str, setting: float, few: Dataset, seed: int) -> tuple[Callable[[Tensor, Tensor], float], float]:
@@ -74,14 +64,7 @@ def one(way: str, setting: float, few: Dataset, seed: int) -> tuple[Callable[[Te
         return lambda images, labels: round(linear.score(images.flatten(1), labels), 4), 0.0
     parts = {} if way in ("from scratch", "head alone") else {"lr_by_part": {"head": THIS.head_rate}}
     recipe = replace(THIS.recipe, epochs=THIS.seen / len(few.train_images), lr=setting, seed=seed, **parts)
-    train = replace(  # not judged on the way
-        few,
-        train_images=enlarged(few.train_images),
-        test_images=torch.empty(0, 3, SIDE, SIDE),
-        test_labels=few.test_labels[:0],
-        mean=MEAN,
-        std=STD,
-    )
+    train = to_train(few)
     model = start(way, seed)
     history = fit(model, train, recipe)
     return lambda images, labels: accuracy(model, train.normalize(enlarged(images)), labels), history.cpu_seconds
