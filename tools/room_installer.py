@@ -176,7 +176,7 @@ def install(folder: Path) -> int:
         shutil.rmtree(str(folder / ".venv"), ignore_errors=True)  # of an installation that was cut off
         print("Installing into .venv: several minutes.", flush=True)
         pip = [str(python_of(folder)), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-index"]
-        wheels = ["--find-links", str(folder / "wheels"), "-r", str(pins(folder))]
+        wheels = ["--no-deps", "--find-links", str(folder / "wheels"), "-r", str(pins(folder))]  # all that they need
         for step in ([sys.executable, "-m", "venv", str(folder / ".venv")], [*pip, *wheels]):
             if subprocess.call(step, env=inside(folder)):
                 return verdict([f"Install: this failed, and above is why: {' '.join(step)}"])

@@ -247,6 +247,26 @@ def test_a_resumed_experiment_reports_the_seconds_of_all_its_starts(looked, tmp_
     assert not fresh["resumed"] and fresh["seconds"] < 1
 
 
+def test_few_labels_goes_on_with_what_it_has_and_so_does_its_clock(digits, monkeypatch):
+    """Its runs were once kept under a name that the clock did not know."""
+    few_labels, settings = script("few_labels"), []
+
+    def one(way, setting, few, seed):
+        settings.append(setting)
+        time.sleep(0.1)
+        if len(settings) % 3 == 0:
+            raise KeyboardInterrupt
+        return lambda images, labels: 0.5, 0.0
+
+    monkeypatch.setattr(few_labels, "clothes", lambda: digits)
+    monkeypatch.setattr(few_labels, "one", one)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            command.measure("few_labels")
+    assert settings[:4] == [1e2, 1e3, 1e4, 1e4]  # what was interrupted, and nothing else, is made again
+    assert _clock.earlier("few_labels") >= 0.6
+
+
 def test_a_checkpoint_without_a_clock_brings_the_seconds_of_its_training(looked, tmp_path):
     for seed, seconds in enumerate((3600.0, 1800.0)):
         torch.save({"history": {"seconds": seconds}}, tmp_path / f"looking-{seed}.pt")
