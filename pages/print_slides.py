@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 BUILT = Path(__file__).resolve().parents[1] / "_build" / "html"
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -23,19 +23,29 @@ def print_deck(browser: Browser, deck: Path, pdf: Path) -> None:
     page = browser.new_page()
     page.goto(f"{deck.as_uri()}?print-pdf")
     page.locator("html[data-ready]").wait_for()
+    save_deck(page, pdf)
+    page.close()
+
+
+def save_deck(page: Page, pdf: Path) -> None:
+    """Write a deck that is open as it is printed."""
     page.evaluate("Promise.all([...document.images].map((image) => image.decode())).then(() => null)")
     page.evaluate("document.fonts.ready.then(() => null)")
     page.pdf(path=pdf, prefer_css_page_size=True, print_background=True, tagged=True, outline=True)
-    page.close()
 
 
-def print_handout(browser: Browser, handout: Path, pdf: Path, paper: str = "A4") -> None:
+def print_handout(browser: Browser, handout: Path, pdf: Path) -> None:
     """Write a handout as a PDF of one page."""
     page = browser.new_page()
     page.goto(handout.as_uri())
+    save_handout(page, pdf)
+    page.close()
+
+
+def save_handout(page: Page, pdf: Path, paper: str = "A4") -> None:
+    """Write a handout that is open, on this paper."""
     page.evaluate("document.fonts.ready.then(() => null)")
     page.pdf(path=pdf, format=paper, tagged=True)
-    page.close()
 
 
 def main() -> int:

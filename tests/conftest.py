@@ -159,7 +159,7 @@ def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -
     """A function that opens a page of the book: visit("book/index.html", dark=True) -> page, watch.
 
     `watch.assert_clean()` says whether the page asked another host for
-    something, missed a file or logged an error up to then.
+    something, missed a file or logged an error up to then. With `body` that stands at the page's address.
     """
 
     def open_page(
@@ -169,6 +169,7 @@ def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -
         from_file: bool = False,
         touch: bool = False,
         bypass_csp: bool = False,
+        body: str | None = None,
     ) -> tuple[Page, Watch]:
         scheme = "dark" if dark else "light"
         context = new_context(
@@ -179,6 +180,9 @@ def visit(new_context: Callable[..., BrowserContext], server: str, site: Path) -
         home = f"{site.as_uri()}/" if from_file else server
         page = context.new_page()
         watch = Watch(page, home)
+        if body is not None:
+            context.grant_permissions(["local-network-access"])  # a page that a route has filled comes from nowhere
+            page.route(f"**/{path}", lambda route: route.fulfill(content_type="text/html", body=body))
         page.goto(home + path, wait_until="load")
         with suppress(TimeoutError):  # Chromium now and then never reports the end of a request
             page.wait_for_load_state("networkidle", timeout=20_000)

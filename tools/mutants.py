@@ -31,7 +31,7 @@ PARTS = {  # part -> files; what is not there has moved
 }
 TESTS = {  # stems of test files; {} is the number of a chapter
     "model": "patches positions attention blocks pooling vit weights inspection bad_input border",
-    "training": "training data border torchrun",
+    "training": "training data border torchrun bad_input",
     "engine": "checks checks_01 checks_03 checks_05 checks_09 checks_12",
     "exercises": "checks_{} checks",
 }

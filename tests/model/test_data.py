@@ -491,51 +491,6 @@ def test_augment_repeats_with_its_generator_and_leaves_its_input():
     assert torch.equal(augment(images, generator(), flip=False, shift=0), images)
 
 
-# --- bad input ---
-
-IMAGE, LABEL = torch.zeros(3, 1, 4, 4), torch.zeros(3, dtype=torch.long)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: data.load("mnist"), ValueError, "'mnist': use one of 'fashion_mnist', 'digits'"),
-        (lambda: data.load(3), ValueError, "name is 3"),
-        (lambda: data.load(root=3), TypeError, "root must be a path, got 3: use .data"),
-        (lambda: sample_image(0), ValueError, "size is 0: use 224"),
-        (lambda: data.load("digits").subset(0), ValueError, "n is 0: .* 1 to 1"),
-        (lambda: data.load("digits").subset(1499), ValueError, "n is 1499: .* 1 to 14"),
-        (lambda: augment(IMAGE[0], None), ValueError, r"shape \(1, 4, 4\)"),
-        (lambda: augment(IMAGE, None, shift=-1), ValueError, "shift must be at least 0, got -1"),
-        (lambda: augment(IMAGE, None, erase=2), ValueError, "erase must be at least 0 and at most 1, got 2"),
-        (
-            lambda: Dataset(IMAGE[:, 0], LABEL, IMAGE, LABEL, ("a",)),
-            ValueError,
-            r"train_images must be .* \(3, 4, 4\) .*use train_images\[:, None\]",
-        ),
-        (
-            lambda: Dataset(IMAGE.long(), LABEL, IMAGE, LABEL, ("a",)),
-            ValueError,
-            r"int64 .*use train_images\.float",
-        ),
-        (lambda: Dataset(IMAGE, LABEL, IMAGE, LABEL[:2], ("a",)), ValueError, r"test_labels .* use shape \(3,\)"),
-        (
-            lambda: Dataset(IMAGE, LABEL.int(), IMAGE, LABEL, ("a",)),
-            ValueError,
-            r"int32 .*use train_labels\.long",
-        ),
-        (
-            lambda: Dataset(IMAGE, LABEL + 1, IMAGE, LABEL, ("a",)),
-            ValueError,
-            "got 1 to 1: use train_labels - 1",
-        ),
-    ],
-)
-def test_bad_input_is_named(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
-
-
 def test_pairs_match_every_second_time_and_neither_side_tells_alone():
     K, n = 4, 4000
     kinds = torch.arange(K).repeat(5)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -20,12 +21,12 @@ PUBLISHED = {  # timm and torchvision pin the same numbers
     "vit_l_32": 306_535_400,
     "vit_h_14": 632_045_800,
 }
+PARTS = ("pre", "post"), ("learned", "sincos", "none"), ("cls", "mean", "attn"), ("patch", "conv")
+# A third of all combinations, in which each two parts of different kinds meet.
 EVERY = [
-    (norm, pos, pool, stem)
-    for norm in ("pre", "post")
-    for pos in ("learned", "sincos", "none")
-    for pool in ("cls", "mean", "attn")
-    for stem in ("patch", "conv")
+    [parts[n] for parts, n in zip(PARTS, places, strict=True)]
+    for places in product(*(range(len(parts)) for parts in PARTS))
+    if sum(places) % 3 == 0
 ]
 
 
@@ -43,7 +44,7 @@ def test_mean_pooling_has_two_widths_fewer():
 
 
 @pytest.mark.parametrize("norm, pos_embed, pool, stem", EVERY)
-def test_every_combination_learns_sixteen_images(norm, pos_embed, pool, stem):
+def test_each_two_parts_learn_sixteen_images_together(norm, pos_embed, pool, stem):
     torch.manual_seed(0)
     parts = dict(norm=norm, pos_embed=pos_embed, global_pool=pool, stem=stem)
     model = ViT(ViTConfig(img_size=(8, 12), patch_size=4, in_chans=2, depth=2, **parts))
@@ -142,13 +143,6 @@ def test_the_presets_are_for_colour_images_and_say_what_they_are():
     assert config == ViTConfig(28, 14, 3, 5, 1280, 32, 16, mlp_ratio=4.0)
     assert all(getattr(ViTConfig, name).__doc__ for name in PUBLISHED)
     assert "632 million" in ViTConfig.vit_h_14.__doc__
-
-
-def test_the_model_returns_logits_not_probabilities():
-    model = ViT(ViTConfig(depth=1))
-    torch.nn.init.normal_(model.head.weight)
-    sums = model(torch.randn(4, 1, 28, 28)).sum(dim=1)
-    assert (sums - 1).abs().min() > 1e-3
 
 
 def test_poolings_read_what_they_say():

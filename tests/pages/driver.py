@@ -1,19 +1,20 @@
 """How the tests drive a live figure in a page, and what every figure must stand."""
 
+import base64
 import json
 import os
 import re
 import shutil
 import subprocess
 from types import SimpleNamespace
-from urllib.parse import urljoin
 
+import nbformat
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import DEFAULT_OPTIONS, Axe, AxeResults
 from playwright.sync_api import expect
 
-from pages import live_figures
+from pages import live_figures, notebooks
 from tests.conftest import ROOT
 
 # All that a drawing shows, as one value: a canvas's pixels, or an SVG's elements with the colours that they have now.
@@ -119,11 +120,27 @@ def assert_sound(page, part=".live-figure", colours_only=False):
     assert results.violations_count == 0, results.generate_report()
 
 
-def assert_fits_a_phone(page, watch):
-    """A figure in use is no wider than a phone, and accessible; the page made no error and asked nobody."""
+def assert_fits_a_phone(figure, page, watch, redraws=True):
+    """A figure in use is no wider than a phone and accessible in both themes; the page made no error, asked nobody."""
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert_in_use(figure, page, watch, redraws)
+
+
+def assert_in_use(figure, page, watch, redraws=True):
+    """A figure in use is accessible, follows the theme (also in what it draws: redraws), and is accessible there."""
     watch.assert_clean()  # before axe, which reads the style sheets once more, from other places
     assert_sound(page)
+    before, said = looks(figure), figure.get_by_role("status").all_inner_texts()
+    turn_the_theme(page)
+    now = looks(figure)
+    assert now.pop(0) != before.pop(0) and (now != before or not redraws)
+    assert figure.get_by_role("status").all_inner_texts() == said
+    assert_sound(page, colours_only=True)
+
+
+def looks(figure):
+    """The paper of a figure, and what its drawings show."""
+    return [figure.locator(".vf").first.evaluate("one => getComputedStyle(one).backgroundColor"), *ink(figure)]
 
 
 PAPER = "document.documentElement.dataset"
@@ -134,14 +151,6 @@ def turn_the_theme(page):
     page.evaluate(f"{PAPER}.theme = {PAPER}.theme === 'dark' ? 'light' : 'dark'")
 
 
-def assert_follows_the_theme(figure, page):
-    """A figure in use has other colours when the page turns dark or light, and is accessible there, too."""
-    before = ink(figure)
-    turn_the_theme(page)
-    assert ink(figure) != before
-    assert_sound(page, colours_only=True)
-
-
 FRAME = re.compile(r'<div class="live-figure .*?</script></div>', re.DOTALL)
 STORED = re.compile(r'(?<=widget-state\+json">).*?(?=</script>)', re.DOTALL)
 
@@ -149,32 +158,42 @@ STORED = re.compile(r'(?<=widget-state\+json">).*?(?=</script>)', re.DOTALL)
 SEEN_AND_FILLED = "frame => { frame.scrollIntoView(); return frame.textContent.trim() !== '' }"
 
 
-def assert_survives(figure, page, path, garbage):
+def stored(page, kind):
+    """Which figure of a page is of this kind, and its traits as the chapter holds them."""
+    notebook = nbformat.read(ROOT / page.replace(".html", ".ipynb"), 4)
+    models = notebooks.models(notebook)
+    for number, (_, model) in enumerate(notebooks.views(notebook)):
+        state = dict(models[model]["state"])
+        if state.get("_anywidget_id", "").endswith(f".{kind}"):
+            buffers = models[model].get("buffers", [])
+            return number, state | {one["path"][0]: base64.b64decode(one["data"]) for one in buffers}
+    raise AssertionError(f"no {kind} in {page}")
+
+
+def whole(site, path):
+    """A built page with the states of its figures, which lie beside it."""
+    return live_figures.joined((site / path).read_text(), lambda name: (site / live_figures.FOLDER / name).read_text())
+
+
+def assert_survives(visit, site, path, garbage, number=0):
     """Each damage to the stored state, {words: (pattern, replacement)}, becomes a message; the page goes on.
 
     One page shows the figure with every damage, each with a state of its own, and at last without any.
     """
-
-    def read(name):
-        return page.request.get(urljoin(page.url, f"../{live_figures.FOLDER}/{name}")).text()
-
-    whole = live_figures.joined(page.request.get(page.url).text(), read)
-    number = figure.evaluate("frame => [...document.querySelectorAll('.live-figure')].indexOf(frame)")
-    place, stored, frames = FRAME.findall(whole)[number], json.loads(STORED.search(whole)[0]), []
+    built = whole(site, path)
+    place, stored, frames = FRAME.findall(built)[number], json.loads(STORED.search(built)[0]), []
     for sound, damaged in [*garbage.values(), (r"\A", "")]:
-        html, found = re.subn(sound, damaged, whole, count=1)  # figures share files: in the first one's
+        html, found = re.subn(sound, damaged, built, count=1)  # figures share files: in the first one's
         assert found, f"{sound} stands nowhere in the page"
         frame = FRAME.findall(html)[number]
         model = re.search(r'(?<="model_id": ")\w+', frame)[0]
         if state := json.loads(STORED.search(html)[0])["state"].get(model):
             stored["state"][f"{model}-{len(frames)}"] = state
         frames.append(frame.replace(f'"{model}"', f'"{model}-{len(frames)}"'))
-    body = STORED.sub(lambda _: json.dumps(stored).replace("</", "<\\/"), whole).replace(place, "\n".join(frames))
-    page.route(f"**/{path}", lambda route: route.fulfill(content_type="text/html", body=body))
-    page.reload()
+    body = STORED.sub(lambda _: json.dumps(stored).replace("</", "<\\/"), built).replace(place, "\n".join(frames))
+    page, _ = visit(path, body=body)
     for shown, words in enumerate(garbage, number):
         failed = page.locator(".live-figure").nth(shown)
-        # A reload scrolls back to where the page was, at some time after it has loaded.
         page.wait_for_function(SEEN_AND_FILLED, arg=failed.element_handle(), polling=200)
         expect(failed).to_contain_text(words)
     alive = page.locator(".live-figure").nth(number + len(garbage))
@@ -186,12 +205,7 @@ def assert_survives(figure, page, path, garbage):
 
 def survives(path, garbage, number=0):
     """The test that a damaged state of a figure of a page becomes a message, and the page goes on."""
-
-    def test(live):
-        figure, page, _ = live(path, number)
-        assert_survives(figure, page, path, garbage)
-
-    return test
+    return lambda visit, site: assert_survives(visit, site, path, garbage, number)
 
 
 def refuses(*cases):

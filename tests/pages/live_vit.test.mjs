@@ -3,11 +3,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { rollout, softmax } from "../../vitbook/figures/kit/maps.js";
-import { erf } from "../../vitbook/figures/kit/plain.js";
+import { rollout } from "../../vitbook/figures/kit/maps.js";
 import { shuffledOrder } from "../../vitbook/figures/kit/random.js";
 import { ViT, decodeHalf, network } from "../../vitbook/figures/kit/vit.js";
-import { layerNorm, plainLinear } from "../../vitbook/figures/reference.js";
 import { sceneAt, stopAt } from "../../vitbook/figures/live_vit/moments.js";
 import { normalised, overlayRow, settings } from "../../vitbook/figures/live_vit/state.js";
 import { borderMean, imageSize, shrink, stroke } from "../../vitbook/figures/live_vit/upload.js";
@@ -26,40 +24,6 @@ test("float16 numbers come out as written", () => {
   const expected = [0, -0, 1, -2, 0.333251953125, 65504, 2 ** -24, 1023 * 2 ** -24, Infinity];
   assert.deepEqual([...decodeHalf(new Uint8Array(Uint16Array.from(halves).buffer))], expected);
   assert.ok(Number.isNaN(decodeHalf(Uint8Array.of(0x01, 0x7c))[0]));
-});
-
-test("softmax sums to 1, and large numbers do not break it", () => {
-  assert.deepEqual(softmax([0, 0]), [0.5, 0.5]);
-  assert.deepEqual(softmax([1000, 0]), [1, 0]);
-  assert.ok(apart(softmax([0, Math.log(3)]), [0.25, 0.75]) < 1e-12);
-});
-
-test("a linear layer", () => {
-  const x = Float32Array.of(1, 2, 3, 4);
-  const weight = Float32Array.of(1, 0, 0, 1, 1, 1, 2, 0, 0, 2, -1, 1); // (6, 2)
-  assert.deepEqual(
-    [...plainLinear(x, 2, weight, Float32Array.of(0, 0, 0, 0, 0, 10))],
-    [1, 2, 3, 2, 4, 11, 3, 4, 7, 6, 8, 11],
-  );
-});
-
-test("a norm leaves mean 0 and variance 1", () => {
-  const y = layerNorm(Float32Array.of(1, 3), 1, 2, Float32Array.of(1, 1), Float32Array.of(0, 5), 0);
-  assert.deepEqual([...y], [-1, 6]);
-});
-
-test("the error function", () => {
-  assert.ok(
-    apart([erf(0), erf(1), erf(-0.5), erf(4)], [0, 0.8427007929, -0.5204998778, 0.9999999846]) <
-      2e-7,
-  );
-});
-
-test("rollout of uniform attention, and of none but to oneself", () => {
-  const uniform = new Float32Array(2 * 4).fill(0.5); // 2 heads, 2 tokens
-  assert.deepEqual([...rollout([uniform], 2, 2)], [0.75, 0.25, 0.25, 0.75]);
-  const self = Float32Array.of(1, 0, 0, 1);
-  assert.deepEqual([...rollout([self, self], 1, 2)], [1, 0, 0, 1]);
 });
 
 test("an order is a permutation, the same for the same seed, and never the old one", () => {

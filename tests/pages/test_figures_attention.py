@@ -1,23 +1,20 @@
 """AttentionExplorer: its maps against torch, and the figure in two chapters, by mouse, key and touch."""
 
-import base64
 import math
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
 import torch
 from playwright.sync_api import expect
 
-from pages import notebooks
 from tests.pages.driver import (
     assert_fits_a_phone,
-    assert_follows_the_theme,
-    assert_sound,
-    assert_survives,
+    assert_in_use,
     drag,
     refuses,
+    stored,
+    survives,
     touch,
 )
 from vitbook import results
@@ -129,18 +126,6 @@ test_bad_input_is_refused_with_words = refuses(
 # ---- In the page
 
 
-def stored(page):
-    """The state of the figure as the chapter holds it, and which of the page's figures it is."""
-    notebook = nbformat.read(ROOT / page.replace(".html", ".ipynb"), 4)
-    models = notebooks.models(notebook)
-    for number, (_, model) in enumerate(notebooks.views(notebook)):
-        if models[model]["state"].get("_anywidget_id", "").endswith("AttentionExplorer"):
-            state = dict(models[model]["state"])
-            state |= {b["path"][0]: base64.b64decode(b["data"]) for b in models[model]["buffers"]}
-            return number, state
-    raise AssertionError(f"no AttentionExplorer in {page}")
-
-
 def torch_maps(state, net):
     """All maps of the images of a figure, computed anew: (B, L, h, T, T)."""
     pixels = torch.frombuffer(bytearray(state["pixels"]), dtype=torch.uint8).reshape(-1, *state["shape"]).float() / 255
@@ -223,11 +208,10 @@ def place(figure, token):
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
-def test_attention_explorer_by_mouse_and_key(live, from_file):
-    number, state = stored(PAGE)
+def test_attention_explorer_by_mouse_and_key(live):
+    number, state = stored(PAGE, "AttentionExplorer")
     maps = torch_maps(state, results.trained())[state["image"]]
-    figure, page, watch = live(PAGE, number, from_file=from_file)
+    figure, page, watch = live(PAGE, number, from_file=True)
     canvas, small, matrix = (figure.locator(".vf-pad").nth(n) for n in range(3))
     says = figure.get_by_role("status")
     layer, head = state["layer"], state["head"]
@@ -294,7 +278,7 @@ def test_attention_explorer_by_mouse_and_key(live, from_file):
 
 
 def test_a_wrong_axis_breaks_the_row_sums_and_large_scores_saturate(live):
-    number, state = stored(PAGE)
+    number, state = stored(PAGE, "AttentionExplorer")
     scores = torch.frombuffer(bytearray(state["scores"]), dtype=torch.float32)
     scores = scores.reshape(-1, *state["sizes"], state["sizes"][2])[state["image"]]  # (L, h, T, T)
     maps, root = torch_maps(state, results.trained())[state["image"]], state["width"] ** 0.5
@@ -332,40 +316,29 @@ def test_a_wrong_axis_breaks_the_row_sums_and_large_scores_saturate(live):
     sums, _ = assert_shows(-2, 1)
     assert min(sums) < 0.9 and max(sums) > 1.1
     expect(figure.get_by_role("status")).to_contain_text(f"the row sums to {sums[token]:.2f}")
-    watch.assert_clean()
-    assert_sound(page)
-    assert_follows_the_theme(figure, page)
+    assert_in_use(figure, page, watch)
 
 
-def test_a_page_begins_with_the_rows_that_it_shows_and_brings_the_maps_when_touched(live):
-    number, state = stored(TWO)
-    figure, _, watch = live(TWO, number, whole=False)
-    column = state["sizes"][1] + ("mean", "rollout").index(state["show"])
-    maps = torch_maps(state, results.trained("trained_fine"))
-    assert_drawn(figure, maps[0], state["token"], state["layer"], column)
-    figure.locator("input[type=radio]").nth(1).check()
-    expect(figure.get_by_role("status")).to_contain_text(state["names"][1])
-    assert_drawn(figure, maps[1], state["token"], state["layer"], column)
-    watch.assert_clean()
-
-
-def test_two_networks_are_shown_alike(live):
-    number, state = stored(TWO)
+def test_a_page_begins_with_the_rows_that_it_shows_and_two_networks_are_shown_alike(live):
+    """The maps come when the figure is touched."""
+    number, state = stored(TWO, "AttentionExplorer")
     assert state["networks"] == ["trained", "random"]
     trained = results.trained("trained_fine")
     torch.manual_seed(0)
     nets = trained, ViT(trained.config).eval()
-    figure, _, watch = live(TWO, number)
+    figure, _, watch = live(TWO, number, whole=False)
+    column = state["sizes"][1] + ("mean", "rollout").index(state["show"])
+    assert_drawn(figure, torch_maps(state, trained)[0], state["token"], state["layer"], column)
+    figure.locator("input[type=radio]").nth(1).check()
     says = figure.get_by_role("status")
+    expect(says).to_contain_text(state["names"][1])
+    assert_drawn(figure, torch_maps(state, trained)[1], state["token"], state["layer"], column)
     figure.locator("input[type=range]").first.fill("6")
     expect(says).to_contain_text("What token 6")
-    column = [f"head {n}" for n in range(state["sizes"][1])] + ["mean", "rollout"]
-    column = column.index(f"head {state['head']}" if state["show"] == "head" else state["show"])
     for number, (name, net) in enumerate(zip(state["networks"], nets, strict=True)):
-        maps = torch_maps(state, net)[state["image"]]
+        maps = torch_maps(state, net)[1]
         rolled = inspection.rollout(list(maps[: state["layer"] + 1, None]))[0, 6]
-        shown = {"head": maps[state["layer"], state["head"], 6], "rollout": rolled}
-        shown["mean"] = maps[state["layer"], :, 6].mean(0)
+        shown = {"mean": maps[state["layer"], :, 6].mean(0), "rollout": rolled}
         assert_says(says.inner_text(), shown[state["show"]], name)
         assert_drawn(figure, maps, 6, state["layer"], column, number)
     watch.assert_clean()
@@ -375,7 +348,7 @@ def test_two_networks_are_shown_alike(live):
     "page_name, model, token, row", [(PAGE, "trained", 13, 3), (TWO, "trained_fine", 43, 6)], ids=["one", "two"]
 )
 def test_attention_explorer_by_touch_on_a_phone(live, page_name, model, token, row):
-    number, state = stored(page_name)
+    number, state = stored(page_name, "AttentionExplorer")
     figure, page, watch = live(page_name, number, width=390, touch=True, dark=True)
     says, maps = figure.get_by_role("status"), torch_maps(state, results.trained(model))[state["image"]]
     touch(figure.locator(".vf-pad").first, 0.1, 0.95)
@@ -388,17 +361,7 @@ def test_attention_explorer_by_touch_on_a_phone(live, page_name, model, token, r
         figure.get_by_label("queries (columns)").tap()
         touch(figure.get_by_role("slider", name="Scores"), 0.98, 0.5)
         expect(says).to_contain_text("softmax over the queries, scores × 32")
-    assert_fits_a_phone(page, watch)
-
-
-def test_attention_explorer_is_accessible_and_follows_the_theme(live):
-    number, _ = stored(PAGE)
-    figure, page, watch = live(PAGE, number)
-    figure.locator(".vf-heads").focus()
-    page.keyboard.press("ArrowDown")
-    watch.assert_clean()
-    assert_sound(page)
-    assert_follows_the_theme(figure, page)
+    assert_fits_a_phone(figure, page, watch)
 
 
 GARBAGE = {
@@ -413,7 +376,4 @@ GARBAGE = {
 }
 
 
-def test_garbage_becomes_a_message_and_the_page_goes_on(live):
-    number, _ = stored(PAGE)
-    figure, page, _ = live(PAGE, number)
-    assert_survives(figure, page, PAGE, GARBAGE)
+test_garbage_becomes_a_message_and_the_page_goes_on = survives(PAGE, GARBAGE, stored(PAGE, "AttentionExplorer")[0])

@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 import statistics
+from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -286,21 +287,29 @@ test_bad_input_is_refused_with_words = refuses(
 
 @pytest.fixture(scope="module")
 def sheet(tmp_path_factory):
-    """A function that writes a page with one figure and the book's own script: sheet(figure) -> path."""
+    """A function that writes a page of figures and the book's own script: sheet(figure) -> path.
+
+    Of each figure one text in its stored state may be changed.
+    """
     folder = tmp_path_factory.mktemp("sheet")
     shutil.copy(ROOT / "book" / "assets" / "figures.js", folder)
 
-    def write(figure: LiveViT, change: tuple[str, str] = ("", "")) -> Path:
-        state = json.dumps(Widget.get_manager_state(widgets=[figure])).replace("</", "<\\/")
-        assert change[0] in state
-        view = json.dumps({"model_id": figure.model_id})
+    def write(*figures: LiveViT, changes: tuple[tuple[str, str], ...] = ()) -> Path:
+        stored, views = {"version_major": 2, "version_minor": 0, "state": {}}, ""
+        for figure, change in zip_longest(figures, changes, fillvalue=("", "")):
+            text = json.dumps(Widget.get_manager_state(widgets=[figure])["state"])
+            assert change[0] in text
+            stored["state"] |= json.loads(text.replace(*change, 1))
+            view = json.dumps({"model_id": figure.model_id})
+            views += f'<div class="live-figure"><script type="{KIND}-view+json">{view}</script></div>'
+        state = json.dumps(stored).replace("</", "<\\/")
         path = folder / f"{len(list(folder.iterdir()))}.html"
         path.write_text(
             f"""<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>A figure</title>
             <meta name="viewport" content="width=device-width"><style>:root {{ color-scheme: light dark }}</style>
-            <script defer src="figures.js"></script></head><body><main><h1>A figure</h1><div class="live-figure">
-            <script type="{KIND}-view+json">{view}</script></div><p>The page goes on.</p></main>
-            <script type="{KIND}-state+json">{state.replace(*change, 1)}</script></body></html>"""
+            <script defer src="figures.js"></script></head><body><main><h1>A figure</h1>{views}
+            <p>The page goes on.</p></main>
+            <script type="{KIND}-state+json">{state}</script></body></html>"""
         )
         return path
 
@@ -594,7 +603,7 @@ FRAMES = """async () => {
 }"""
 
 
-def test_play_takes_three_seconds_and_patch_7_flies_to_its_seat(new_context, small_page):
+def test_play_takes_three_seconds_and_patches_fly_to_their_places(new_context, small_page):
     page = new_context(viewport={"width": 1000, "height": 900}).new_page()
     page.emulate_media(reduced_motion="no-preference")
     page.goto(small_page.as_uri())
@@ -610,16 +619,7 @@ def test_play_takes_three_seconds_and_patch_7_flies_to_its_seat(new_context, sma
     assert flight[-1] > flight[0] + 100 and all(b >= a - 0.1 for a, b in zip(flight, flight[1:], strict=False))
     assert {frame["arcs"] for frame in frames} == {0, 17}
     assert not frames[-1]["flying"]
-
-
-def test_shuffled_patches_fly_to_their_places(new_context, small_page):
-    page = new_context(viewport={"width": 1000, "height": 900}).new_page()
-    page.emulate_media(reduced_motion="no-preference")
-    page.goto(small_page.as_uri())
     figure, tiles = page.locator(".live-figure"), page.locator(".lv-tiles")
-    play = figure.locator(".lv-time button").first
-    expect(play).to_have_text("Pause")
-    expect(play).to_have_text("Play")
     assert tiles.is_hidden()
     figure.get_by_role("button", name="Shuffle").click()
     expect(tiles).to_be_visible()
@@ -647,33 +647,26 @@ CUT = """figure => [...figure.querySelectorAll(".lv-bars span, .lv-keys span, .l
   .map((one) => one.textContent)"""
 
 
-@pytest.mark.parametrize("width", [360, 390, 1000])
 @pytest.mark.parametrize("compact", [True, False])
-def test_no_words_are_cut_off(sheet, opened, width, compact):
+def test_no_words_are_cut_off(sheet, opened, compact):
     some, classes = data.load(), results.result("trained")["result"]["classes"]
-    figure, _, watch = opened(sheet(LiveViT(results.trained(), some, classes=classes, compact=compact)), width)
-    assert said(figure).startswith("The image shows: T-shirt/top." if compact else "Image 0: T-shirt/top.")
-    assert figure.evaluate(CUT) == []
-    keys = figure.locator(".lv-keys").inner_text()
-    assert "before you changed it" in keys and re.search(r"computed here in (less than 1|\d+) ms", keys)
-    assert figure.locator(".lv-bars li").first.inner_text().split("\n")[:2] == ["T-shirt/top", "✓"]
+    figure, page, watch = opened(sheet(LiveViT(results.trained(), some, classes=classes, compact=compact)))
+    for width in (1000, 390, 360):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert said(figure).startswith("The image shows: T-shirt/top." if compact else "Image 0: T-shirt/top.")
+        assert figure.evaluate(CUT) == []
+        keys = figure.locator(".lv-keys").inner_text()
+        assert "before you changed it" in keys and re.search(r"computed here in (less than 1|\d+) ms", keys)
+        assert figure.locator(".lv-bars li").first.inner_text().split("\n")[:2] == ["T-shirt/top", "✓"]
     watch.assert_clean()
-
-
-def test_the_whole_form_has_no_button_for_more(opened, book_page):
-    figure, *_ = opened(book_page)
-    settle(figure)
-    assert figure.get_by_role("button", name=re.compile("^(More|Less)")).count() == 0
-    assert figure.locator(".lv-heads button:visible").count() == 16
 
 
 PAGES = ["book/index.html", "book/11-looking-inside.html"]
 
 
 @pytest.mark.parametrize("path", PAGES)
-@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
-def test_in_the_book(live, path, from_file):
-    figure, page, watch = live(path, PAGES.index(path), from_file=from_file)  # chapter 11 has another figure before it
+def test_in_the_book(live, path):
+    figure, page, watch = live(path, PAGES.index(path), from_file=True)  # chapter 11 has another figure before it
     start = said(figure)
     if "index" in path:
         assert start.startswith("The image shows: Ankle boot. The network says Ankle boot")
@@ -819,6 +812,8 @@ def test_every_switch_by_mouse_and_key(opened, book_page):
     start, before, maps = said(figure), patches_of(figure), ink(figure, ".lv-heads")
     table = ink(figure, ".lv-table")
     assert start.startswith("Image 0: ")
+    assert figure.get_by_role("button", name=re.compile("^(More|Less)")).count() == 0
+    assert figure.locator(".lv-heads button:visible").count() == 16
 
     patches = figure.locator(".lv-grid button")
     patches.nth(5).click()
@@ -1015,8 +1010,9 @@ def test_accessible_in_use_and_follows_the_theme(opened, book_page):
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("pool", ["cls", "mean", "attn"])
-@pytest.mark.parametrize("norm, pos", [("pre", "sincos"), ("post", "none")])
+@pytest.mark.parametrize(
+    "norm, pos, pool", [("pre", "sincos", "cls"), ("post", "none", "mean"), ("pre", "none", "attn")]
+)
 def test_any_vit_of_the_book(opened, sheet, norm, pos, pool):
     model = small(norm=norm, pos_embed=pos, global_pool=pool)
     live = LiveViT(model, samples(model))
@@ -1044,28 +1040,21 @@ def test_images_of_something_else_are_named(opened, sheet):
     assert "✓" not in figure.locator(".lv-bars").inner_text()
 
 
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        (
-            ('"embed_dim": 24', '"embed_dim": 48'),
-            "proj.weight has 576 numbers; this network needs 1152.",
-        ),
-        (('"layout": [["', '"layout": [["x", [5]], ["'), "this network needs"),
-        (('"patch_size": [4, 2]', '"patch_size": [3, 2]'), "The weight patch_embed.proj.weight has"),
-        (('"classes": ["class 0", ', '"classes": ['), "it has 7 logits and 6 class names"),
-    ],
-)
-def test_garbage_becomes_a_message_and_the_page_goes_on(opened, sheet, change, words):
-    figure, page, watch = opened(sheet(figure_of(), change))
-    assert words in figure.inner_text()
+GARBAGE = {
+    "proj.weight has 576 numbers; this network needs 1152.": ('"embed_dim": 24', '"embed_dim": 48'),
+    "this network needs": ('"layout": [["', '"layout": [["x", [5]], ["'),
+    "The weight patch_embed.proj.weight has": ('"patch_size": [4, 2]', '"patch_size": [3, 2]'),
+    "it has 7 logits and 6 class names": ('"classes": ["class 0", ', '"classes": ['),
+    "holds a number that is not finite": ("", ""),
+}
+
+
+def test_garbage_becomes_a_message_and_the_page_goes_on(opened, sheet):
+    figures = [figure_of() for _ in GARBAGE]
+    figures[-1].weights = b"\x00\x7e" + figures[-1].weights[2:]  # NaN
+    shown, page, watch = opened(sheet(*figures, changes=tuple(GARBAGE.values())))
+    for number, words in enumerate(GARBAGE):
+        shown.nth(number).scroll_into_view_if_needed()
+        expect(shown.nth(number)).to_contain_text(words)
     assert page.get_by_text("The page goes on.").is_visible()
-    watch.assert_clean()
-
-
-def test_a_nan_in_the_weights_becomes_a_message(opened, sheet):
-    live = figure_of()
-    live.weights = b"\x00\x7e" + live.weights[2:]
-    figure, page, watch = opened(sheet(live))
-    assert "holds a number that is not finite" in figure.inner_text()
     watch.assert_clean()

@@ -5,16 +5,14 @@ import math
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
 import torch
 from playwright.sync_api import expect
 
-from pages import notebooks
+from tests.pages import driver
 from tests.pages.driver import (
     assert_fits_a_phone,
-    assert_follows_the_theme,
-    assert_sound,
+    assert_in_use,
     assert_survives,
     refuses,
     touch,
@@ -122,15 +120,9 @@ test_bad_input_is_refused_with_words = refuses(
 @pytest.fixture(scope="module")
 def stored():
     """Which figure of the page it is, its state as the chapter holds it, and its weights (pools, images, 1 + N)."""
-    notebook = nbformat.read(ROOT / PAGE.replace(".html", ".ipynb"), 4)
-    models = notebooks.models(notebook)
-    for number, (_, model) in enumerate(notebooks.views(notebook)):
-        state = dict(models[model]["state"])
-        if state.get("_anywidget_id", "").endswith("PoolExplorer"):
-            state |= {b["path"][0]: base64.b64decode(b["data"]) for b in models[model]["buffers"]}
-            shares = torch.frombuffer(bytearray(state["shares"]), dtype=torch.float32)
-            return number, state, shares.reshape(len(state["pools"]), len(state["names"]), -1)
-    raise AssertionError(f"no PoolExplorer in {PAGE}")
+    number, state = driver.stored(PAGE, "PoolExplorer")
+    shares = torch.frombuffer(bytearray(state["shares"]), dtype=torch.float32)
+    return number, state, shares.reshape(len(state["pools"]), len(state["names"]), -1)
 
 
 def per_cent(weight):
@@ -170,11 +162,10 @@ def assert_tiles(figure, stored, image, pool, patch):
     assert found["words"] == [str(math.floor(100 * weight + 0.5)) for weight in row.tolist()]
 
 
-@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
-def test_pool_explorer_by_mouse_and_key(live, stored, from_file):
+def test_pool_explorer_by_mouse_and_key(live, stored):
     number, state, shares = stored
     shown = state["image"]
-    figure, page, watch = live(PAGE, number, from_file=from_file)
+    figure, page, watch = live(PAGE, number, from_file=True)
     says, pads, facts = figure.get_by_role("status"), figure.locator(".vf-pad"), figure.locator("dd")
     assert_tiles(figure, stored, state["image"], state["pool"], state["patch"])
     pads.first.scroll_into_view_if_needed()
@@ -193,7 +184,7 @@ def test_pool_explorer_by_mouse_and_key(live, stored, from_file):
             best = row.argmax().item()
             assert f"row {best // 4}, column {best % 4}, {per_cent(row[best])}" in says.inner_text()
         assert_tiles(figure, stored, shown, number, 7)
-        about = "approximation" if kind == "cls" else "Exact"
+        about = f"{per_cent(shares[number, shown, 0])} to itself" if kind == "cls" else "Exact"
         assert about in figure.inner_text()
         pairs = zip(state["kinds"], shares[:, shown, 8], strict=True)
         words = [("about " if k == "cls" else "") + per_cent(w) for k, w in pairs]
@@ -206,7 +197,7 @@ def test_pool_explorer_by_mouse_and_key(live, stored, from_file):
     expect(says).to_contain_text(f"{state['names'][2]}, pooled by")
     assert per_cent(shares[-1, 2, 11]) in says.inner_text()
     assert_tiles(figure, stored, 2, len(state["pools"]) - 1, 10)
-    watch.assert_clean()
+    assert_in_use(figure, page, watch)
 
 
 def test_pool_explorer_by_touch_on_a_phone(live, stored):
@@ -217,16 +208,7 @@ def test_pool_explorer_by_touch_on_a_phone(live, stored):
     figure.get_by_label("cls token", exact=True).tap()
     expect(says).to_contain_text("The largest weight is in")
     assert_tiles(figure, stored, stored[1]["image"], stored[1]["pools"].index("cls token"), 12)
-    assert_fits_a_phone(page, watch)
-
-
-def test_pool_explorer_is_accessible_and_follows_the_theme(live, stored):
-    figure, page, watch = live(PAGE, stored[0])
-    figure.locator(".vf-pad").first.focus()
-    page.keyboard.press("ArrowUp")
-    watch.assert_clean()
-    assert_sound(page)
-    assert_follows_the_theme(figure, page)
+    assert_fits_a_phone(figure, page, watch)
 
 
 GARBAGE = {
@@ -238,10 +220,9 @@ GARBAGE = {
 }
 
 
-def test_garbage_becomes_a_message_and_the_page_goes_on(live, stored):
+def test_garbage_becomes_a_message_and_the_page_goes_on(visit, site, stored):
     number, state, _ = stored
-    figure, page, _ = live(PAGE, number)
     start = base64.b64encode(state["shares"]).decode()  # begins with zeros, as the pixels do
     first = f'(?<="){re.escape(start[:6])}(?={re.escape(start[6:40])})'
     nan = {"one of its weights does not lie between 0 and 1": (first, "//////")}
-    assert_survives(figure, page, PAGE, GARBAGE | nan)
+    assert_survives(visit, site, PAGE, GARBAGE | nan, number)

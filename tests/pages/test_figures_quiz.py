@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pages import notebooks
-from tests.pages.driver import assert_fits_a_phone, assert_sound, assert_survives, refuses, turn_the_theme
+from tests.pages.driver import STORED, assert_fits_a_phone, refuses, stored, survives, whole
 from vitbook import quiz, quizzes
 from vitbook.figures import Question, Quiz
 from vitbook.quizzes import QUIZZES
@@ -18,7 +18,8 @@ from vitbook.quizzes import QUIZZES
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = list(QUIZZES)
 [*CHAPTERS] = ((number, *(ROOT / "book").glob(f"{number}-*.ipynb")) for number in NUMBERS)
-PATH, ASKED = ROOT / "book" / "07-cls-token.ipynb", QUIZZES["07"]
+PAGE, ASKED = "book/07-cls-token.html", QUIZZES["07"]
+NUMBER, _ = stored(PAGE, "Quiz")
 ANSWERS = {"one": "It is two.", "two": "One and one."}
 
 
@@ -163,32 +164,49 @@ def plain(text):
     return text.replace("`", "")
 
 
-def opened(live, path, **options):
-    """The last quiz of a chapter, in its page."""
-    notebook = nbformat.read(path, 4)
-    models = notebooks.models(notebook)
-    asked = [i for i, (_, model) in enumerate(notebooks.views(notebook)) if "questions" in models[model].state]
-    return live(f"book/{path.stem}.html", asked[-1], **options)
+# In all forms the first answer is chosen and checked, then the second, and so on: its name, what was said when it was
+# chosen, what was said when it was checked.
+SAID = """async (forms) => {
+  const frames = async () => { for (let n = 0; n < 2; n++) await new Promise(requestAnimationFrame); };
+  const said = forms.map(() => []), radios = forms.map((form) => [...form.querySelectorAll("input[type=radio]")]);
+  const says = (form) => form.querySelector("output").innerText;
+  for (let n = 0; radios.some((some) => n < some.length); n++) {
+    const asked = forms.map((_, i) => i).filter((i) => n < radios[i].length);
+    for (const i of asked) radios[i][n].click();
+    await frames();
+    for (const i of asked) said[i].push([radios[i][n].labels[0].innerText, says(forms[i])]);
+    for (const i of asked) forms[i].querySelector("button").click();
+    await frames();
+    for (const i of asked) said[i][n].push(says(forms[i]));
+  }
+  return forms.map((form, i) => [form.querySelector("legend").innerText, said[i]]);
+}"""
 
 
-@pytest.mark.parametrize("number, path", CHAPTERS, ids=NUMBERS)
-def test_the_page_says_of_every_answer_what_python_says(live, number, path):
-    figure, page, watch = opened(live, path)
-    for form, question in zip(figure.locator("form").all(), QUIZZES[number], strict=True):
-        group, says = form.get_by_role("group", name=plain(question.text)), form.get_by_role("status")
-        expect(says).to_be_empty()
-        for place, (answer, feedback) in enumerate(question.answers.items()):
-            group.get_by_role("radio", name=plain(answer), exact=True).check()
-            expect(says).to_be_empty()  # what was said of another answer is gone
-            form.get_by_role("button", name="Check this answer").click()
-            verdict = "Right." if place == question.right else "Not this one."
-            expect(says).to_have_text(f"{verdict} {plain(feedback)}")
+def test_the_page_says_of_every_answer_what_python_says(visit, site):
+    """One figure asks the questions of all chapters."""
+    built, asked = whole(site, PAGE), [one for questions in QUIZZES.values() for one in questions]
+    stored = json.loads(STORED.search(built)[0])
+    for model in stored["state"].values():
+        if "questions" in model["state"]:
+            model["state"] |= {"questions": Quiz(asked).questions, "checked": [-1] * len(asked)}
+    page, watch = visit(PAGE, body=STORED.sub(lambda _: json.dumps(stored).replace("</", "<\\/"), built))
+    figure = page.locator(".live-figure").nth(NUMBER)
+    figure.scroll_into_view_if_needed()
+    figure.locator("form").last.wait_for()
+    for (text, said), question in zip(figure.locator("form").evaluate_all(SAID), asked, strict=True):
+        assert text == plain(question.text)
+        verdicts = ["Right." if n == question.right else "Not this one." for n in range(len(question.answers))]
+        expected = [
+            [plain(answer), "", f"{verdict} {plain(feedback)}"]
+            for verdict, (answer, feedback) in zip(verdicts, question.answers.items(), strict=True)
+        ]
+        assert [[" ".join(words.split()) for words in one] for one in said] == expected
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
-def test_by_key(live, from_file):
-    figure, page, watch = opened(live, PATH, from_file=from_file)
+def test_by_key(live):
+    figure, page, watch = live(PAGE, NUMBER, from_file=True)
     form, (first, *_) = figure.locator("form").first, ASKED
     says, radios = form.get_by_role("status"), form.get_by_role("radio")
     expect(form.get_by_role("button")).to_be_visible()
@@ -219,15 +237,9 @@ def check_two(figure):
 
 
 def test_it_is_accessible_on_a_phone_and_follows_the_theme(live):
-    figure, page, watch = opened(live, PATH, width=390, touch=True, dark=True)
+    figure, page, watch = live(PAGE, NUMBER, width=390, touch=True, dark=True)
     check_two(figure)
-    assert_fits_a_phone(page, watch)
-    paper = "figure => getComputedStyle(figure).backgroundColor"
-    before, said = figure.locator(".vf").first.evaluate(paper), figure.get_by_role("status").all_inner_texts()
-    turn_the_theme(page)
-    assert figure.locator(".vf").first.evaluate(paper) != before
-    assert figure.get_by_role("status").all_inner_texts() == said
-    assert_sound(page)
+    assert_fits_a_phone(figure, page, watch, redraws=False)
 
 
 GARBAGE = {
@@ -236,11 +248,7 @@ GARBAGE = {
     "there is no answer 7; there are": (r'"checked": \[-1, -1, -1\]', '"checked": [7, -1, -1]'),
     "there is no answer 9; there are": (r'"right": \d', '"right": 9'),
 }
-
-
-def test_garbage_becomes_a_message_and_the_page_goes_on(live):
-    figure, page, _ = opened(live, PATH)
-    assert_survives(figure, page, f"book/{PATH.stem}.html", GARBAGE)
+test_garbage_becomes_a_message_and_the_page_goes_on = survives(PAGE, GARBAGE, NUMBER)
 
 
 @pytest.mark.parametrize("number, path", CHAPTERS, ids=NUMBERS)

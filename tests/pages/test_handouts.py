@@ -11,7 +11,7 @@ import pytest
 
 from pages import handouts
 from pages.frame import contents, number
-from pages.print_slides import print_handout
+from pages.print_slides import save_handout
 from pages.slides import DeckError
 from tests.pages.driver import assert_sound
 from tests.pages.test_extension import build
@@ -148,7 +148,7 @@ def test_the_strict_build_stops_at_an_unknown_cell(tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_handout_is_one_sheet(visit, browser, site, tmp_path, name):
+def test_handout_is_one_sheet(visit, tmp_path, name):
     page, watch = visit(f"handouts/{name}.html", from_file=True, dark=True)
     assert_sound(page, None)
     assert page.locator(".math").count() == page.locator(".math > math").count()
@@ -162,7 +162,7 @@ def test_handout_is_one_sheet(visit, browser, site, tmp_path, name):
     assert page.locator(".screen").is_hidden()
     watch.assert_clean()
     for paper in ("A4", "Letter"):
-        print_handout(browser, site / "handouts" / f"{name}.html", tmp_path / "one.pdf", paper)
+        save_handout(page, tmp_path / "one.pdf", paper)
         assert len(re.findall(rb"/Type ?/Page\b", (tmp_path / "one.pdf").read_bytes())) == 1
 
 

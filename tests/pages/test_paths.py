@@ -89,8 +89,10 @@ def test_a_reader_chooses_a_path_follows_it_and_sees_how_far(visit):
     watch.assert_clean()
 
 
-@pytest.mark.parametrize("storage", ["throw new DOMException('denied', 'SecurityError')", "return null"])
-@pytest.mark.parametrize("path", [FIRST, "book/03-attention.html"])
+@pytest.mark.parametrize(
+    "path, storage",
+    [(FIRST, "throw new DOMException('denied', 'SecurityError')"), ("book/03-attention.html", "return null")],
+)
 def test_where_nothing_can_be_kept_the_pages_stay_as_they_are_built(visit, path, storage):
     page, watch = visit(path, from_file=True)
     getter = f"{{ configurable: true, get() {{ {storage} }} }}"

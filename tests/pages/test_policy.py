@@ -6,7 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pages import live_figures, policy
+from pages import policy
+from tests.pages.driver import whole
 from tests.pages.test_pages import PAGES, TOC
 
 FIRST = f"{TOC['root']}.html"
@@ -102,28 +103,17 @@ def evil():
         http.shutdown()
 
 
-def visit_planted(visit, watched_path, body, **options):
-    """Open a page of the book with this in its place."""
-    page, watch = visit("genindex.html", **options)
-    page.context.grant_permissions(["local-network-access"])  # a page that a route has filled comes from nowhere
-    page.route(f"**/{watched_path}", lambda route: route.fulfill(content_type="text/html", body=body))
-    page.goto(watch.home + watched_path, wait_until="load")
-    page.wait_for_timeout(300)
-    return page, watch
-
-
-@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
-@pytest.mark.parametrize("path", [CHAPTER, DECK])
+@pytest.mark.parametrize("path, from_file", [(CHAPTER, False), (DECK, True)], ids=["http", "file"])
 def test_what_is_planted_is_refused(visit, site, evil, path, from_file):
     home, asked = evil
     planted = "\n".join(html for html, _ in PLANTS.values()).replace("EVIL", home)
     body = (site / path).read_text().replace("</body>", f"{planted}</body>")
-    page, watch = visit_planted(visit, path, body, from_file=from_file)
+    page, watch = visit(path, body=body, from_file=from_file)
     told = "\n".join(error for error in watch.errors if error.startswith("the policy refuses"))
     assert [kind for kind, (_, words) in PLANTS.items() if words not in told] == []
     assert page.evaluate("window.planted") is None
     assert asked == [], "a request has left the page"
-    page, _ = visit_planted(visit, path, body, from_file=from_file, bypass_csp=True)
+    page, _ = visit(path, body=body, from_file=from_file, bypass_csp=True)
     assert page.evaluate("window.planted") and len(asked) >= 3, "the plants are harmless: the test shows nothing"
 
 
@@ -149,7 +139,7 @@ def test_a_script_of_the_page_can_neither_evaluate_text_nor_call_home(visit, sit
     allowed = policy.source(policy.read(tries).scripts[0])
     body = (site / CHAPTER).read_text().replace("</body>", f"{tries}</body>")
     body = body.replace("script-src 'self'", f"script-src 'self' {allowed}", 1)
-    page, watch = visit_planted(visit, CHAPTER, body, from_file=from_file)
+    page, watch = visit(CHAPTER, body=body, from_file=from_file)
     assert set(page.evaluate("said")) <= {"string timer", "beacon"}  # the calls return; nothing is run, nothing sent
     assert asked == [], "a request has left the page"
     told = "\n".join(watch.errors)
@@ -160,16 +150,14 @@ def test_a_script_of_the_page_can_neither_evaluate_text_nor_call_home(visit, sit
         "img-src: http://localhost",
     ):
         assert directive in told
-    page, watch = visit_planted(visit, CHAPTER, body, from_file=from_file, bypass_csp=True)
+    page, watch = visit(CHAPTER, body=body, from_file=from_file, bypass_csp=True)
     assert {"eval", "Function", "timer", "inserted", "fetch"} <= set(page.evaluate("said")) and len(asked) >= 2
 
 
 def test_a_figure_runs_the_code_that_the_build_has_seen_and_no_other(visit, site, live):
     frame, page, watch = live(CHAPTER)
     assert frame.locator(".vf").count()
-    parts = site / live_figures.FOLDER
-    whole = live_figures.joined((site / CHAPTER).read_text(), lambda name: (parts / name).read_text())
-    body = re.sub(r'("_esm": ")', r"\1window.planted = true;\\n", whole)
+    body = re.sub(r'("_esm": ")', r"\1window.planted = true;\\n", whole(site, CHAPTER))
     page.route(f"**/{CHAPTER}", lambda route: route.fulfill(content_type="text/html", body=body))
     page.reload()
     frame.scroll_into_view_if_needed()

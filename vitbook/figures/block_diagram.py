@@ -1,5 +1,6 @@
 """Where the norms of a block stand, and what that does to the signal, the gradient and the training (chapter 05)."""
 
+from functools import cache
 from typing import Any
 
 import matplotlib.figure
@@ -56,7 +57,7 @@ class BlockDiagram(Figure):
         stored = results.result("norms")
         config = stored["config"]
         lists = {"depths": config["depths"], "rates": config["learning_rates"], "warmups": config["warmup_steps"]}
-        curves = measure(ViTConfig(**config["model"]), config["depths"], seeds=3)
+        curves = measure(ViTConfig(**config["model"]), tuple(config["depths"]), seeds=3)
         super().__init__(
             wirings=list(WIRINGS),
             **lists,
@@ -125,7 +126,8 @@ TITLES = {"rms": "size of the stream (rms)", "gradient": "gradient of each block
 STYLES = ("-", "--", ":", "-.")
 
 
-def measure(config: ViTConfig, depths: list[int], seeds: int) -> dict[str, Tensor]:
+@cache
+def measure(config: ViTConfig, depths: tuple[int, ...], seeds: int) -> dict[str, Tensor]:
     """Rms of the stream after each block, and gradient norm of each block, before training.
 
     Returns both as one row a wiring; in it, for each depth, the lowest, the

@@ -31,15 +31,10 @@ from vitbook import check
 from vitbook.exercises.engine import EXERCISES
 from vitbook.textbook import textbook_vit
 from vitnb import (
-    MLP,
     MeanPool,
-    MultiHeadAttention,
-    PatchEmbedding,
-    PreNormBlock,
     ViT,
     ViTConfig,
     data,
-    patchify,
     record_attention,
 )
 from vitnb.training import fit
@@ -274,68 +269,7 @@ def test_exercise_2_the_cls_token_stays_and_the_patches_are_averaged():
     assert not check("7.2", lambda embed_dim: MeanPool())
 
 
-# --- the parts, as the first draft and the slides have them ---
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("channels", [1, 3, 32])  # 32: what the first draft feeds
-def test_patch_embedding_is_one_strided_convolution(channels):
-    torch.manual_seed(0)
-    embed, images = PatchEmbedding((96, 64), (16, 8), channels, 20), torch.randn(2, channels, 96, 64)
-    grid = F.conv2d(images, embed.proj.weight, embed.proj.bias, stride=(16, 8))
-    assert grid.shape == (2, 20, 6, 8) and embed.num_patches == 48
-    torch.testing.assert_close(embed(images), grid.flatten(2).transpose(1, 2), atol=1e-5, rtol=0)
-    scrambled = images.reshape(2, 48, -1) @ embed.proj.weight.flatten(1).T + embed.proj.bias
-    assert scrambled.shape == embed(images).shape and not torch.allclose(embed(images), scrambled, atol=0.1)
-
-
-@torch.no_grad()
-def test_mlp_and_block_by_hand_on_numbers_that_are_not_all_one():
-    torch.manual_seed(0)
-    x = torch.randn(2, 100, 24)  # its own check fed ones, which LayerNorm turns into zeros
-    mlp, block = (
-        perturbed(MLP(24, 48, dropout=0.5)).eval(),
-        perturbed(PreNormBlock(24, 8, mlp_ratio=2.0, dropout=0.5)).eval(),
-    )
-    torch.testing.assert_close(mlp(x), mlp.fc2(F.gelu(mlp.fc1(x))))
-    y = x + block.attention(F.layer_norm(x, (24,), block.norm1.weight, block.norm1.bias, 1e-6))
-    y = y + block.mlp(F.layer_norm(y, (24,), block.norm2.weight, block.norm2.bias, 1e-6))
-    torch.testing.assert_close(block(x), y)
-    # The draft took its residuals from the normalised tokens, and lost attention's.
-    normed = block.norm1(x)
-    draft = normed + block.mlp(block.norm2(normed + block.attention(normed)))
-    assert draft.shape == y.shape and not torch.allclose(draft, y, atol=0.1)
-    # And it normalised over tokens and features at once: one token changed all.
-    other = x.clone()
-    other[:, 50] += 1
-    assert torch.equal(block.norm1(other)[:, :50], block.norm1(x)[:, :50])
-    assert not torch.allclose(nn.LayerNorm([100, 24])(other)[:, :50], nn.LayerNorm([100, 24])(x)[:, :50], atol=1e-4)
-
-
-# --- the notebook that follows the paper's figure, equations and table ---
-
-
-@torch.no_grad()
-def test_every_shape_and_every_equation_of_vit_base():
-    torch.manual_seed(0)
-    model, images = perturbed(ViT(ViTConfig.vit_b_16())).eval(), torch.randn(2, 3, 224, 224)
-    grid = F.conv2d(images, model.patch_embed.proj.weight, model.patch_embed.proj.bias, stride=16)
-    rows = grid.flatten(2)
-    assert grid.shape == (2, 768, 14, 14) and rows.shape == (2, 768, 196)
-    torch.testing.assert_close(model.patch_embed(images), rows.permute(0, 2, 1), atol=1e-4, rtol=0)
-    out = model.forward_intermediates(images)
-    assert out["patches"].shape == (2, 196, 768)
-    assert out["embedded"].shape == out["block_12"].shape == out["features"].shape == (2, 197, 768)
-    assert out["pooled"].shape == (2, 768) and out["logits"].shape == (2, 1000)
-    torch.testing.assert_close(out["logits"], by_hand(model, images, 1e-6), atol=1e-3, rtol=1e-4)
-    # Nothing is drawn anew; the images of a batch do not meet; the logits are no probabilities yet.
-    assert torch.equal(model(images), out["logits"])
-    torch.testing.assert_close(model(images[:1]), out["logits"][:1], atol=1e-3, rtol=1e-4)
-    assert not torch.allclose(out["logits"][0], out["logits"][1], atol=1e-2)
-    assert (out["logits"].sum(dim=1) - 1).abs().min() > 0.01
-    torch.testing.assert_close(out["logits"].softmax(dim=1).sum(dim=1), torch.ones(2))
-    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    assert shapes["pool.token"] == (1, 1, 768) and shapes["positions.table"] == (1, 197, 768)
+# --- the paper's table ---
 
 
 @pytest.mark.parametrize(
@@ -348,33 +282,6 @@ def test_table_1_of_the_paper(preset, layers, width, mlp, heads, millions):
     c = model.config
     assert (c.depth, c.embed_dim, model.blocks[0].mlp.fc1.out_features, c.num_heads) == (layers, width, mlp, heads)
     assert abs(count_parameters(model) / 1e6 - millions) < 3  # the paper rounds; chapter 8 says how
-
-
-# --- the notebook that reshapes and multiplies ---
-
-
-@torch.no_grad()
-def test_reshape_and_linear_gives_the_tokens_of_the_convolution():
-    torch.manual_seed(0)
-    images, conv = torch.randn(2, 3, 224, 224), nn.Conv2d(3, 192, 16, stride=16)  # the width is free: not 3 * 16 * 16
-    linear = nn.Linear(768, 192)
-    linear.weight.copy_(conv.weight.flatten(1)), linear.bias.copy_(conv.bias)
-    model = perturbed(ViT(ViTConfig(224, 16, 3, 5, embed_dim=192, depth=2, num_heads=4, attn_dropout=0.2))).eval()
-    model.patch_embed.proj.load_state_dict(conv.state_dict())
-    tokens = linear(patchify(images, 16))
-    for others in (conv(images).flatten(2).transpose(1, 2), model.patch_embed(images)):
-        torch.testing.assert_close(tokens, others, atol=1e-5, rtol=0)
-    # cls first, positions for all 197; it is read first, too: the notebook put it last.
-    x = torch.cat([model.pool.token.expand(2, -1, -1), tokens], dim=1) + model.positions.table
-    torch.testing.assert_close(model.embed(images), x, atol=1e-5, rtol=0)
-    for block in model.blocks:
-        x = block(x)
-    logits = model.head(F.layer_norm(x[:, 0], (192,), model.norm.weight, model.norm.bias, 1e-6))
-    assert logits.shape == (2, 5)  # classes, not (2, 197, classes)
-    torch.testing.assert_close(model(images), logits, atol=1e-4, rtol=0)
-    with record_attention(model) as maps:
-        model(images)
-    assert len(maps) == len([m for m in model.modules() if isinstance(m, MultiHeadAttention)]) == 2
 
 
 # --- a place for everything ---
