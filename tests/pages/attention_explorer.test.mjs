@@ -6,8 +6,8 @@ import {
   ranked,
   rolloutRow,
   effectiveTokens,
-  weigh,
 } from "../../vitbook/figures/attention_explorer.js";
+import { weigh } from "../../vitbook/figures/kit/maps.js";
 
 const close = (a, b, within = 1e-6) => {
   assert.equal(a.length, b.length);
