@@ -89,7 +89,7 @@ function makePlane(onmove) {
 /** A matrix with names of its rows and columns, and words behind the rows under the name `last`, if there is one. */
 function makeMatrix(part, rows, cols, onpick, last = "") {
   const [tall, left, top] = [30, 42, 20];
-  const wide = Math.max(44, ...cols.map((name) => 8 * name.length));
+  const wide = Math.max(50, ...cols.map((name) => 8 * name.length));
   const size = [left + (cols.length + Boolean(last)) * wide, top + rows.length * tall];
   const svg = s("svg", { role: "img", viewBox: `0 0 ${size.join(" ")}` });
   const word = (x, y, text, anchor = "middle") =>
