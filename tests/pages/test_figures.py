@@ -440,3 +440,24 @@ def test_nothing_moves_when_a_figure_awakes(visit, chapter, width):
     frame.scroll_into_view_if_needed()
     frame.locator(".vf").first.wait_for()
     assert frame.bounding_box()["height"] == pytest.approx(asleep, abs=40)  # the heights are in book.css
+
+
+@pytest.mark.parametrize(
+    "chapter, number, control, effect",
+    [
+        ("02-positions", 0, ".vf-buttons button >> nth=0", ".vf-pos svg >> nth=-1"),
+        ("03-attention", 0, "label:has-text('queries') input", ".vf-sums"),
+        ("05-pre-norm-post-norm", 2, "input[type=range]", ".vf-block-plots svg >> nth=-1"),
+        ("06-depth", 0, "input[type=range]", ".vf-axes >> nth=-1"),
+    ],
+)
+def test_on_a_phone_a_control_and_what_it_changes_are_on_one_screen(live, chapter, number, control, effect):
+    figure, page, watch = live(f"book/{chapter}.html", number, width=390)
+    page.set_viewport_size({"width": 390, "height": 844})
+    changed = figure.locator(effect)
+    changed.evaluate("one => one.scrollIntoView({ block: 'end' })")
+    box = changed.bounding_box()
+    bar = page.locator(".bd-header-article").bounding_box()
+    assert box["y"] + box["height"] <= 845
+    assert figure.locator(control).bounding_box()["y"] >= bar["y"] + bar["height"] - 1
+    watch.assert_clean()

@@ -20,6 +20,7 @@ from vitnb import data
 model = results.trained()
 images = torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 names = ["one", "two", "three"]
+q = torch.eye(2)
 record = results.result("recipes")"""
 # The class: how it is made; what takes the key, the key; the trait that it changes, by how much;
 # what Python then sets, and the words that follow.
@@ -50,6 +51,14 @@ FIGURES = {
         ("patch", 1),
         "patch = 7",
         "the patch in row 1, column 3",
+    ),
+    "QKVExplorer": (
+        "(q, q, q, ['shaft', 'sole'], ['shoe', 'trousers'])",
+        "input[type=range]",
+        "ArrowRight",
+        ("scale", 2**0.5 - 1),
+        "token = 1",
+        "Output of the sole",
     ),
     "RecipeExplorer": ("(record)", "input[type=radio]:checked >> nth=-1", "ArrowRight", ("view", 1), "change = 3", ""),
     "CostExplorer": ("()", "input[type=range] >> nth=2", "ArrowRight", ("width", 64), "depth = 6", "19.3 million"),

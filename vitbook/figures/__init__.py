@@ -14,6 +14,7 @@ from vitbook.figures.patch_explorer import PatchExplorer
 from vitbook.figures.pool_explorer import PoolExplorer
 from vitbook.figures.position_explorer import PositionExplorer
 from vitbook.figures.push_explorer import PushExplorer
+from vitbook.figures.qkv_explorer import QKVExplorer
 from vitbook.figures.quiz import Question, Quiz
 from vitbook.figures.recipe_explorer import RecipeExplorer
 from vitbook.figures.rounds_explorer import RoundsExplorer
@@ -32,6 +33,7 @@ __all__ = [
     "PoolExplorer",
     "PositionExplorer",
     "PushExplorer",
+    "QKVExplorer",
     "Question",
     "Quiz",
     "RecipeExplorer",

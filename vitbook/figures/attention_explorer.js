@@ -2,15 +2,14 @@
 // where it has scores, also what another axis of the softmax and larger scores make of them.
 import { paint, palette, shades } from "./kit/canvas.js";
 import { KEYS, choice, pointable, slider } from "./kit/controls.js";
-import { controls, facts, h, heading, s, sentence, soft } from "./kit/dom.js";
+import { controls, facts, h, heading, question, s, sentence, soft } from "./kit/dom.js";
 import { bytes, figure, floats, needBytes, needFloats, needIndex } from "./kit/figure.js";
 import { boxOf, overlay, patchGrid, per, ringOf } from "./kit/grid.js";
-import { meanOfHeads, softmax } from "./kit/maps.js";
+import { AXES, meanOfHeads, sumOf, weigh } from "./kit/maps.js";
 import { hundredths, list, number, placeOf, share } from "./kit/words.js";
 
 const FULL = 6; // the colour is full at this many times an even share
 const SHOWS = ["head", "mean", "rollout"];
-const AXES = ["keys", "queries"]; // over which the softmax runs: the second is the bug
 const SCALES = [0, 0.25, 0.5, 1, 2, 4, 8, 16, 32]; // factors of the divided scores
 const SATURATED = 0.95; // so large is the largest weight of a saturated row
 
@@ -26,21 +25,6 @@ export function decodeRows(stored, T) {
   }
   return weights;
 }
-
-/** Weights from matrices of T × T scores, each times scale: a softmax of each row or, over queries, of each column. */
-export function weigh(scores, T, axis, scale) {
-  const [line, step] = axis === "keys" ? [T, 1] : [1, T];
-  const weights = new Float32Array(scores.length);
-  for (let map = 0; map < scores.length; map += T * T)
-    for (let n = 0; n < T; n++) {
-      const places = Array.from({ length: T }, (_, i) => map + n * line + i * step);
-      softmax(places.map((at) => scale * scores[at])).forEach((w, i) => (weights[places[i]] = w));
-    }
-  return weights;
-}
-
-/** The sum of some numbers. */
-const sumOf = (numbers) => numbers.reduce((a, b) => a + b, 0);
 
 /** One row of the rollout through the layers 0 to layer, of their mean maps: half of what a token attends to, half of what it is. */
 export function rolloutRow(means, T, layer, token) {
@@ -327,6 +311,7 @@ function build({ model, root, put }) {
         h("div", { className }, ...nodes),
   );
   root.append(
+    question("What does a token attend to? Point at one in the image."),
     controls(
       ...(names.length > 1 ? [images.node] : []),
       tokens.node,

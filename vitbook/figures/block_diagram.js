@@ -1,7 +1,7 @@
 // BlockDiagram: where the norms of a block stand, and what that does to the signal, the gradient and the training.
 import { axes, legend, logTicks } from "./kit/axes.js";
 import { choice, slider } from "./kit/controls.js";
-import { controls, facts, h, heading, s, sentence, soft } from "./kit/dom.js";
+import { controls, facts, h, heading, question, s, sentence, soft, staying } from "./kit/dom.js";
 import { figure, floats, needFloats, needIndex } from "./kit/figure.js";
 import { hundredths, list, number, percent } from "./kit/words.js";
 
@@ -103,8 +103,8 @@ function build({ model, root, put }) {
   const titled = (title, plot) => h("div", {}, heading(title), plot.node);
   keys.node.classList.add("vf-soft");
   root.append(
-    controls(pickWiring.node, pickDepth.node),
-    controls(pickRate.node, pickWarmup.node),
+    question("What changes when the norms stand elsewhere?"),
+    staying(controls(pickWiring.node, pickRate.node, pickWarmup.node, pickDepth.node)),
     h("div", { className: "vf-block-top" }, diagram, h("div", {}, code, says, numbers.node)),
     h(
       "div",

@@ -113,7 +113,7 @@ function build({ model, root, put }) {
     const { patient, ordered, accused, moves, verdicts, lineup, open, solved } = readClinic(model);
     const verdict = (t) => (verdicts[patient][t] === "1" ? "refuses" : "passes");
     const { points, code: lines } = bugs[patient];
-    title.textContent = `Patient ${patient + 1} of ${bugs.length}: a model with one bug`;
+    title.textContent = `Patient ${patient + 1} of ${bugs.length}: which bug does this model have?`;
     const accuracy = points ? `${points} points against the right model’s` : "not measured";
     shape.textContent = `Every shape is right. Accuracy: ${accuracy}.`;
     orders.forEach((node, t) => {

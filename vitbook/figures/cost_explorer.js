@@ -1,7 +1,7 @@
 // CostExplorer: what one image costs in the blocks of a ViT, by the image, its patches and the blocks.
 import { axes } from "./kit/axes.js";
 import { choice, slider } from "./kit/controls.js";
-import { controls, facts, sentence } from "./kit/dom.js";
+import { controls, facts, question, sentence } from "./kit/dom.js";
 import { figure } from "./kit/figure.js";
 import { number, percent, whole } from "./kit/words.js";
 
@@ -93,6 +93,7 @@ function build({ model, root, put }) {
   const plot = axes({ size: [640, 330], phone: [360, 290], margin: [26, 24, 44, 58] });
   const [says, costs] = [sentence(), facts()];
   root.append(
+    question("What costs more: the matrices, or what passes between tokens?"),
     controls(start.node),
     controls(...NAMES.map((name) => sliders[name].node)),
     plot.node,

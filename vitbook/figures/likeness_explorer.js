@@ -1,7 +1,7 @@
 // LikenessExplorer: point at a patch of a photo, and what is like it keeps its brightness, there and in other photos.
 import { palette } from "./kit/canvas.js";
 import { pointable } from "./kit/controls.js";
-import { h, s, sentence, soft } from "./kit/dom.js";
+import { h, question, s, sentence, soft } from "./kit/dom.js";
 import { bytes, figure, floats, needBytes, needIndex } from "./kit/figure.js";
 import { boxOf, overlay, ringOf, stepToken, tokenAt } from "./kit/grid.js";
 import { list, placeOf } from "./kit/words.js";
@@ -104,6 +104,7 @@ function build({ model, root, put }) {
   });
   const says = sentence();
   root.append(
+    question("Which patches are like this one?"),
     soft("Point at a patch, or focus a photo and use the arrow keys."),
     h("div", { className: "vf-like" }, ...cards.map(({ node }) => node)),
     says,

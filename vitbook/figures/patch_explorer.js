@@ -1,7 +1,7 @@
 // PatchExplorer: from a pixel to its patch and its place in the vector, beside a cut by reshape alone.
 import { paint } from "./kit/canvas.js";
 import { choice, pointable, slider } from "./kit/controls.js";
-import { controls, facts, h, heading, s, sentence, soft } from "./kit/dom.js";
+import { controls, facts, h, heading, question, s, sentence, soft } from "./kit/dom.js";
 import { figure, needBytes } from "./kit/figure.js";
 import { boxOf, overlay, per, ringOf } from "./kit/grid.js";
 import { list, whole } from "./kit/words.js";
@@ -100,6 +100,7 @@ function build({ model, root, put }) {
   );
   const [says, formula, counts] = [sentence(), soft(), facts()];
   root.append(
+    question("Which patch does a pixel belong to? Point at one."),
     controls(images.node, size.node),
     h("div", { className: "vf-side-by-side" }, right.node, wrong.node),
     soft(

@@ -1,7 +1,7 @@
 // PoolExplorer: the weight of each token when a network pools many into one vector, in three ways.
 import { paint } from "./kit/canvas.js";
 import { choice } from "./kit/controls.js";
-import { controls, facts, h, heading, sentence, soft } from "./kit/dom.js";
+import { controls, facts, h, heading, question, sentence, soft } from "./kit/dom.js";
 import { figure, floats, needBytes, needIndex } from "./kit/figure.js";
 import { patchGrid } from "./kit/grid.js";
 import { largest } from "./kit/maps.js";
@@ -65,6 +65,7 @@ function build({ model, root, put }) {
   const [title, says, note, counts] = [heading(), sentence(), soft(), facts()];
   tiles.node.classList.add("vf-tiles");
   root.append(
+    question("How much does each patch count?"),
     controls(...(names.length > 1 ? [images.node] : []), switches.node),
     h(
       "div",

@@ -2,7 +2,7 @@
 import { legend } from "./kit/axes.js";
 import { inOrder, paint } from "./kit/canvas.js";
 import { button, select } from "./kit/controls.js";
-import { controls, h, heading, sentence, soft } from "./kit/dom.js";
+import { controls, h, heading, question, sentence, soft, staying } from "./kit/dom.js";
 import { bytes, figure, needFloats, needIndex } from "./kit/figure.js";
 import { patchGrid } from "./kit/grid.js";
 import { percent, whole } from "./kit/words.js";
@@ -113,14 +113,15 @@ function build({ model, root, put }) {
     { name: "as shown now", color: "mark", width: 6 },
   ]);
   root.append(
-    controls(pick.node, h("div", { className: "vf-buttons" }, shuffle, sort)),
+    question("Does a network notice that its patches are shuffled?"),
+    staying(controls(pick.node, h("div", { className: "vf-buttons" }, shuffle, sort))),
     h("div", { className: "vf-pos-top" }, places.node, h("div", {}, says, keys.node)),
+    h("div", { className: "vf-pos" }, ...cards.map(({ node }) => node)),
     soft(
       "Point at a place of the image, or focus it and use the arrow keys. Each small map shows the cosine similarity " +
         "of all position embeddings to the one of this place: 1 alike, 0 unrelated, −1 opposed. The last line of each " +
         `model: its accuracy on ${whole(model.get("tested"))} test images, all in the order shown.`,
     ),
-    h("div", { className: "vf-pos" }, ...cards.map(({ node }) => node)),
   );
 
   return function draw() {

@@ -1,7 +1,7 @@
 // PushExplorer: what a push that all images share does to what differs between them, in post-norm and in pre-norm.
 import { axes, legend } from "./kit/axes.js";
 import { choice, slider } from "./kit/controls.js";
-import { controls, facts, h, heading, sentence } from "./kit/dom.js";
+import { controls, facts, h, heading, question, sentence, staying } from "./kit/dom.js";
 import { figure, needIndex } from "./kit/figure.js";
 import { number } from "./kit/words.js";
 
@@ -100,8 +100,8 @@ function build({ model, root, put }) {
   const [names, wires, says, numbers] = [legend(), legend(), sentence(), facts()];
   const titled = (title, plot, keys) => h("div", {}, heading(title), plot.node, keys.node);
   root.append(
-    controls(pickWiring.node, pickGain.node),
-    controls(pickPushes.node),
+    question("Can a head still tell the boot from the bag?"),
+    staying(controls(pickWiring.node, pickGain.node, pickPushes.node)),
     h(
       "div",
       { className: "vf-side-by-side vf-push" },

@@ -1,7 +1,7 @@
 // RecipeExplorer: the stored runs of a recipe beside those with one thing changed, curves and final accuracies.
 import { axes, legend, ticksOf } from "./kit/axes.js";
 import { choice } from "./kit/controls.js";
-import { controls, facts, h, heading, sentence } from "./kit/dom.js";
+import { controls, facts, h, heading, question, sentence } from "./kit/dom.js";
 import { figure, needFloats } from "./kit/figure.js";
 import { hundredths, percent } from "./kit/words.js";
 
@@ -103,6 +103,7 @@ function build({ model, root, put }) {
   const plot = axes({ size: [640, 330], phone: [360, 280], margin: [28, 14, 44, 46] });
   const [keys, says, ends] = [legend(), sentence(), facts()];
   root.append(
+    question("What does one change of the recipe cost?"),
     controls(changes.node, view.node),
     plot.node,
     keys.node,

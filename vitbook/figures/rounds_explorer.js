@@ -1,7 +1,7 @@
 // RoundsExplorer: what is left of an image when attention replaces its patches, round after round.
 import { paint } from "./kit/canvas.js";
 import { slider } from "./kit/controls.js";
-import { controls, h, heading, sentence } from "./kit/dom.js";
+import { controls, h, heading, question, sentence } from "./kit/dom.js";
 import { figure, needBytes, needIndex } from "./kit/figure.js";
 
 /** How many rounds there were, in words. */
@@ -20,6 +20,7 @@ function build({ model, root, put }) {
   const pick = slider("Rounds of attention", (rounds) => put({ rounds }));
   const [first, now, title, says] = [image(), image(), heading(), sentence()];
   root.append(
+    question("What is left of a boot when patches only attend to each other?"),
     controls(pick.node),
     h(
       "div",

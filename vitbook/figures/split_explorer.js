@@ -1,6 +1,6 @@
 // SplitExplorer: which number of which token lands in which head, by view and transpose and by view alone.
 import { slider } from "./kit/controls.js";
-import { controls, s, sentence } from "./kit/dom.js";
+import { controls, question, s, sentence } from "./kit/dom.js";
 import { figure } from "./kit/figure.js";
 import { eased } from "./kit/motion.js";
 import { list } from "./kit/words.js";
@@ -98,7 +98,7 @@ function build({ model, root, put }) {
   const [frames, borders] = [s("g"), s("g")];
   const title = word(20, STRIP - 34, "In memory, in this order:", "start");
   svg.append(...rows, frames, ...cells, title, ...owners, ...strip, borders);
-  root.append(controls(pick.node), svg, says);
+  root.append(question("Which numbers does each head get?"), controls(pick.node), svg, says);
 
   function frame(head) {
     const box = { x: headAt(head) - 3, y: TOP - 3, width: d * WIDE + 6, height: T * HIGH + 6 };

@@ -27,9 +27,20 @@ export function controls(...nodes) {
   return h("div", { className: "vf-controls" }, ...nodes);
 }
 
+/** Controls that stay in view above what they change, where a phone is lower than the figure. */
+export function staying(row) {
+  row.classList.add("vf-staying");
+  return row;
+}
+
 /** A heading in a figure. */
 export function heading(...words) {
   return h("p", { className: "vf-head" }, ...words);
+}
+
+/** The question that a figure answers, at its top; a slide has a title of its own. */
+export function question(words) {
+  return h("p", { className: "vf-head vf-question" }, words);
 }
 
 /** Words that stand back: a hint, a caption. */

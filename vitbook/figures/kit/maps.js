@@ -21,6 +21,23 @@ export function softmax(numbers) {
   return powers.map((x) => x / sum);
 }
 
+export const AXES = ["keys", "queries"]; // over which the softmax runs: the second is the bug
+
+/** Weights from matrices of T × T scores, each times scale: a softmax of each row or, over queries, of each column. */
+export function weigh(scores, T, axis, scale) {
+  const [line, step] = axis === "keys" ? [T, 1] : [1, T];
+  const weights = new Float32Array(scores.length);
+  for (let map = 0; map < scores.length; map += T * T)
+    for (let n = 0; n < T; n++) {
+      const places = Array.from({ length: T }, (_, i) => map + n * line + i * step);
+      softmax(places.map((at) => scale * scores[at])).forEach((w, i) => (weights[places[i]] = w));
+    }
+  return weights;
+}
+
+/** The sum of some numbers. */
+export const sumOf = (numbers) => numbers.reduce((a, b) => a + b, 0);
+
 /**
  * Follow attention from the last block back to the first tokens: (T, T), rows sum to 1.
  * Each block hands a token half of itself and half of what it attends to (Abnar and Zuidema 2020, section 3).

@@ -85,9 +85,9 @@ export class Tape {
   room(n) {
     const at = this.top;
     this.top += (n + 3) & ~3;
-    const missing = 4 * this.top - this.wasm.mem.buffer.byteLength;
+    const missing = this.top - this.numbers.length;
     if (missing > 0) {
-      this.wasm.mem.grow(Math.max(Math.ceil(missing / 65536), 16));
+      this.wasm.mem.grow(Math.max(Math.ceil(missing / 16384), 16));
       this.look();
     }
     this.numbers.fill(0, at, this.top);

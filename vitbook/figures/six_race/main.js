@@ -60,7 +60,7 @@ function build({ model, root, put, complain }) {
       staff[w].send({ do: "race", racers, data, seed, steps, batch: BATCH, every }, (message) => {
         if (mine !== race) return;
         if (take(race, runners, message)) finish();
-        soon();
+        if (message.accuracy) soon(); // else there is nothing new to draw
       });
     });
     if (document.hidden) pause();

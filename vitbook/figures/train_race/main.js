@@ -1,6 +1,6 @@
 // TrainRace: the reader bets, then a right ViT and one with a fault learn side by side in the page.
 import { button, choice, select } from "../kit/controls.js";
-import { controls, facts, h, sentence, soft } from "../kit/dom.js";
+import { controls, facts, h, question, sentence, soft } from "../kit/dom.js";
 import { figure } from "../kit/figure.js";
 import { curvePanel } from "./curves.js";
 import { formingPanel } from "./forming.js";
@@ -51,6 +51,7 @@ function build({ model, root, put, complain }) {
   const room = h("div");
   root.classList.add("tr");
   root.append(
+    question("How far behind does a bug leave your model? Bet, then train."),
     controls(change.node, seeds.node, ...(names.length > 1 ? [datasets.node] : [])),
     controls(positions.node),
     h("div", { className: "tr-changed" }, about),
