@@ -287,7 +287,7 @@ KINDS = {
     ),
     "dead": Kind(
         "breaks", "register", "Parameters take part in the pass, and no gradient reaches them.", "",
-        "what is computed and then not used, detach, torch.no_grad",
+        "what is computed and then not used, detach, torch.no_grad, zeros times zeros",
     ),
     "dead rows": Kind(
         "note", "register", "Rows of a table are never used: it is too long, or its tokens reach nothing, for a "
