@@ -477,6 +477,7 @@ DESIGNS = {  # what works, and the code of the bug that it resembles: it departs
     "scale": changed(in_weights(1 / 4)),
     "shared": OneBlock,
     "frozen": RandomTable,
+    "no softmax": changed(with_weights(torch.sigmoid)),
 }
 
 
@@ -515,6 +516,27 @@ def test_a_model_that_cannot_be_copied_is_built_anew():
         examine(lambda: faults.build("causal", CONFIG), IMAGE), "breaks"
     )
     assert "use lambda: MyViT()" in examine(by_a_lambda(), IMAGE).findings[0].says
+
+
+def test_a_computed_table_is_examined_as_it_is():
+    def change(model):
+        table = model.positions.table.requires_grad_(False)
+        table.data[:, 2::2] = table.data[:, 1:-1:2]
+
+    assert codes(examine(changed(change), IMAGE), "breaks") == ["equal positions"]
+
+
+class MeanSquare(nn.Module):
+    def forward(self, x):
+        return x / x.square().mean(-1, keepdim=True)
+
+
+def test_a_norm_without_its_root_is_no_other_norm():
+    def change(model):
+        for block in model.blocks:
+            block.norm1, block.norm2 = MeanSquare(), MeanSquare()
+
+    assert "norm formula" in codes(examine(changed(change), IMAGE), "breaks")
 
 
 def test_a_norm_over_tokens_is_seen_where_they_are_as_many_as_features():

@@ -184,7 +184,8 @@ def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
             if parameter.ndim < 2 or not parameter.numel():
                 parameter.add_(0.3 * noise)
             elif len(parameter) == 1 or parameter[0].numel() == 1:
-                parameter.copy_(0.5 * noise)  # cls tokens and tables of positions
+                if parameter.requires_grad or not parameter.any():  # not a table that was computed
+                    parameter.copy_(0.5 * noise)  # cls tokens and tables of positions
             else:
                 parameter.copy_(noise * parameter[0].numel() ** -0.5)
     return model

@@ -129,7 +129,7 @@ KINDS = {
         "whether attention is called, and whether its result is used",
     ),
     "no softmax": Kind(
-        "breaks", "attend", "The scores weigh the values as they are.", "Linear attention by design.",
+        "breaks", "attend", "The scores weigh the values as they are.", "Linear attention, or a sigmoid, by design.",
         "the softmax between q·k and the product with v",
     ),
     "softmax twice": Kind(

@@ -223,7 +223,8 @@ def _equal_positions(exam: Exam) -> int:
 def attention(exam: Exam) -> Iterator[Finding]:
     s = exam.structure
     if s.unweighted and not any(a.scores for a in s.attentions):
-        yield finding("no softmax", "No softmax lies between q·k and the product with v.")
+        level = "departs" if _weighed(s, *s.unweighted) else None
+        yield finding("no softmax", "No softmax lies between q·k and the product with v.", level=level)
     elif not s.attentions:
         yield finding("no attention", "No weights were computed from tokens.")
     elif any(is_softmax(unscaled(node)[0]) for a in s.attentions if (node := through(a.weights))):
@@ -235,6 +236,13 @@ def attention(exam: Exam) -> Iterator[Finding]:
         yield from test(s)
     yield from _scale(exam)
     yield from _heads(exam)
+
+
+def _weighed(s: Structure, first: Node, second: Node) -> bool:
+    """Whether something else makes weights of scores: a sigmoid, or a softmax of queries or keys."""
+    soft = [p for p in (*first.images, *second.images) if is_softmax(unscaled(p)[0])]
+    return bool(soft) or any(node.op == "sigmoid" and s.lineage.made_from(node, first) for node in
+                             s.lineage.between(s.nodes, first, second))  # fmt: skip
 
 
 def _over_the_batch(one: Structure, three: Structure) -> Iterator[Finding]:
@@ -505,7 +513,12 @@ def wiring(exam: Exam) -> Iterator[Finding]:
     behind = [n for n in s.nodes[branches[-1].add.index + 1 :] if n.image and s.rows(n) is not None]
     last = [s.norm_of(node) for node in behind[-1:]]
     for norm in [branch.norm or branch.end_norm for branch in branches] + last:
-        if norm and norm.kind in ("only centred", "divided by the variance", "not centred"):
+        if norm and norm.kind in (
+            "only centred",
+            "divided by the variance",
+            "divided by the mean square",
+            "not centred",
+        ):
             yield finding("norm formula", f"A norm's result is {norm.kind}.")
             break
         if norm and norm.over != "features":

@@ -265,6 +265,7 @@ class Structure:
             wrong = {
                 "only centred": u - mean,
                 "divided by the variance": (u - mean) / var,
+                "divided by the mean square": u / u.square().mean(1, keepdim=True),
                 "not centred": u / var.sqrt(),
             }
             for kind, n in wrong.items():
