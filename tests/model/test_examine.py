@@ -415,6 +415,135 @@ CAUSES = {  # a code that no fault of the collection has: what has it
 }
 
 
+class TalkingHeads(nn.Module):
+    """Attention whose weights a matrix mixes over the heads."""
+
+    def __init__(self, attention):
+        super().__init__()
+        self.qkv, self.proj = attention.qkv, attention.proj
+        self.mix = nn.Linear(4, 4, bias=False)
+
+    def forward(self, x):
+        B, T, D = x.shape
+        q, k, v = self.qkv(x).view(B, T, 3, 4, -1).permute(2, 0, 3, 1, 4)
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)  # (B, h, T, T)
+        weights = self.mix(weights.movedim(1, -1)).movedim(-1, 1)
+        return self.proj((weights @ v).transpose(1, 2).reshape(B, T, D))
+
+
+def talk(model):
+    for block in model.blocks:
+        block.attention = TalkingHeads(block.attention)
+
+
+def in_weights(number: float):
+    """Queries that begin smaller by a number, or larger, and scores that nothing divides."""
+
+    def change(model):
+        with_weights(lambda scores: (scores * 4).softmax(-1))(model)  # heads of width 16
+        for block in model.blocks:
+            nn.init.normal_(block.attention.qkv.weight, std=0.1)
+            with torch.no_grad():
+                block.attention.qkv.weight[:64] *= number
+
+    return change
+
+
+class OneBlock(ViT):
+    """It calls one block three times; half: its second norm is its first one as well."""
+
+    def __init__(self, half: bool = False):
+        super().__init__(CONFIG)
+        (self.block, _), self.blocks = self.blocks, None
+        if half:
+            self.block.norm2 = self.block.norm1
+
+    def encode(self, x):
+        for _ in range(3):
+            x = self.block(x)
+        return x
+
+
+class RandomTable(ViT):
+    def __init__(self):
+        super().__init__(CONFIG)
+        table = self.positions.table.detach()
+        del self.positions.table
+        self.positions.register_buffer("table", torch.randn_like(table))
+
+
+DESIGNS = {  # what works, and the code of the bug that it resembles: it departs
+    "weights sum": changed(talk),
+    "scale": changed(in_weights(1 / 4)),
+    "shared": OneBlock,
+    "frozen": RandomTable,
+    "no softmax": changed(with_weights(torch.sigmoid)),
+}
+
+
+@pytest.mark.parametrize("code", DESIGNS)
+def test_a_design_that_resembles_a_bug_departs(code):
+    report = examine(DESIGNS[code], IMAGE)
+    assert report.at("breaks") == [] and code in codes(report, "departs")
+
+
+@pytest.mark.parametrize("code, build", [("scale", changed(in_weights(1))), ("shared", lambda: OneBlock(half=True))])
+def test_the_bug_beside_the_design_breaks(code, build):
+    assert codes(examine(build, IMAGE), "breaks") == [code]
+
+
+@pytest.mark.parametrize("zeros, found", [(("gamma",), []), (("proj",), []), (("gamma", "proj"), ["dead"])])
+def test_a_branch_that_begins_at_zero_may_learn_and_one_of_two_zeros_never_does(zeros, found):
+    def change(model):
+        for name, parameter in model.named_parameters():
+            if "blocks" in name and any(zero in name for zero in zeros):
+                nn.init.zeros_(parameter)
+
+    assert codes(examine(changed(change, init_values=1.0), IMAGE), "breaks") == found
+
+
+def by_a_lambda():
+    """A causal model whose blocks call their MLPs through a lambda, which no copy can follow."""
+    model = faults.build("causal", CONFIG)
+    for block in model.blocks:
+        block.call = lambda x, mlp=block.mlp: mlp(x)
+        block.forward = lambda x, b=block: (y := x + b.attention(b.norm1(x))) + b.call(b.norm2(y))
+    return model
+
+
+def test_a_model_that_cannot_be_copied_is_built_anew():
+    assert codes(examine(by_a_lambda, IMAGE), "breaks") == codes(
+        examine(lambda: faults.build("causal", CONFIG), IMAGE), "breaks"
+    )
+    assert "use lambda: MyViT()" in examine(by_a_lambda(), IMAGE).findings[0].says
+
+
+def test_a_computed_table_is_examined_as_it_is():
+    def change(model):
+        table = model.positions.table.requires_grad_(False)
+        table.data[:, 2::2] = table.data[:, 1:-1:2]
+
+    assert codes(examine(changed(change), IMAGE), "breaks") == ["equal positions"]
+
+
+class MeanSquare(nn.Module):
+    def forward(self, x):
+        return x / x.square().mean(-1, keepdim=True)
+
+
+def test_a_norm_without_its_root_is_no_other_norm():
+    def change(model):
+        for block in model.blocks:
+            block.norm1, block.norm2 = MeanSquare(), MeanSquare()
+
+    assert "norm formula" in codes(examine(changed(change), IMAGE), "breaks")
+
+
+def test_a_norm_over_tokens_is_seen_where_they_are_as_many_as_features():
+    config = ViTConfig(depth=2, img_size=32, global_pool="mean")  # 64 tokens of width 64
+    assert "norm axes" in codes(examine(lambda: faults.build("over the tokens", config), (1, 32, 32)), "breaks")
+
+
 @pytest.mark.parametrize("code", CAUSES)
 def test_a_code_has_a_cause(code):
     assert code in codes(examine(CAUSES[code], IMAGE))
@@ -494,6 +623,7 @@ class Output:
     "wrap",
     [
         lambda y: {"logits": y},
+        lambda y: {"features": y.new_zeros(len(y), 10), "logits": y},
         lambda y: (y, [y.new_zeros(3)]),
         lambda y: Output(y.new_zeros(len(y), 5), y),
     ],

@@ -10,9 +10,11 @@ The rule that draws the line between three levels:
   else; a token holds one rectangle; each query's weights sum to 1 over the tokens of its own image,
   from scores q·k/√d; rows of heads come from one token; x + f(norm(x)) or norm(x + f(x)) in both
   halves alike, each layer used for one input; the classifier reads the cls token or pools the
-  patches and returns logits; what is trained is registered, gets gradients, and moves along.
+  patches and returns logits; what is trained is registered, gets gradients (within four steps of a
+  copy from where it begins), and moves along.
 - **departs**: another choice than the paper's, with which ViTs are known to work: post-norm, ReLU,
-  no last norm, no output projection, two linear layers in a row, parallel branches.
+  no last norm, no output projection, two linear layers in a row, parallel branches, one block that is
+  called again and has one name, heads mixed after the softmax, a scale that the initial queries have.
 - **note**: worth knowing, and neither.
 
 Four kinds are in dispute, because models work with them: the scale by the full width, a norm shared

@@ -26,8 +26,8 @@ class Exam:
     def __init__(self, build: Callable[..., nn.Module] | nn.Module, image: tuple[int, int, int], num_classes: int):
         self.image, self.num_classes = image, num_classes
         self.can_build = not isinstance(build, nn.Module)
-        self._build = build
-        self.model = self._copy(build) if isinstance(build, nn.Module) else self.fresh()
+        self._build, self._copies = build, None  # whether copies of the model are whole
+        self.model = self._given(build) if isinstance(build, nn.Module) else self.fresh()
         self.codes: set[str] = set()  # what was found so far
         self.sizes: list[int] = []  # of batches that the model takes
         self.squeezes = False  # whether it returns (K,) for one image
@@ -43,10 +43,8 @@ class Exam:
             raise TypeError(
                 f"build must return an nn.Module, got {type(model).__name__}: use lambda: MyViT(), for example"
             )
-        try:
-            return plain(copy.deepcopy(model))  # whoever returns one and the same model gets it back as it was
-        except Exception:
-            return plain(model)
+        copied = self._copy(model)  # whoever returns one and the same model gets it back as it was
+        return plain(model if copied is None else copied)
 
     def _accepted(self, options: dict) -> dict:
         return {name: value for name, value in options.items() if self.accepts(name)}
@@ -55,8 +53,25 @@ class Exam:
         """Whether what builds the model has an argument of this name."""
         return self.can_build and name in inspect.signature(self._build).parameters
 
-    def _copy(self, model: nn.Module) -> nn.Module:
-        return plain(copy.deepcopy(unwrapped(model)))
+    def _given(self, model: nn.Module) -> nn.Module:
+        copied = self._copy(unwrapped(model))
+        if copied is None:
+            raise TypeError("build must be a function, since this model cannot be copied: use lambda: MyViT()")
+        return plain(copied)
+
+    def _copy(self, model: nn.Module) -> nn.Module | None:
+        """A copy, unless there is none, or one that computes with parts of the model, which a lambda may hold."""
+        try:
+            copied = copy.deepcopy(model)
+        except Exception:
+            return None
+        if self._copies is None:
+            own = {id(parameter) for parameter in model.parameters()}
+            try:
+                self._copies = not any(id(node.out) in own for node in trace(plain(copied), self.images(1)).nodes)
+            except Exception:  # not every model takes one image
+                self._copies = True
+        return copied if self._copies else None
 
     @cached_property
     def perturbed(self) -> nn.Module:
@@ -65,12 +80,8 @@ class Exam:
 
     def copied(self) -> nn.Module:
         """A copy of the model as it was built; one more is built where it cannot be copied."""
-        try:
-            return copy.deepcopy(self.model)
-        except Exception:
-            if not self.can_build:
-                raise
-            return self.fresh()
+        copied = self._copy(self.model)
+        return self.fresh() if copied is None else copied
 
     # Images and logits ----------------------------------------------------------------------------
 
@@ -79,6 +90,7 @@ class Exam:
 
     def outputs(self, output: object, B: int) -> Tensor:
         """The logits (B, K) among what a model returns."""
+        output = output["logits"] if isinstance(output, dict) and "logits" in output else output
         output = getattr(output, "logits", output)
         everything = [t for t in tree_leaves(output) if isinstance(t, Tensor) and t.is_floating_point()]
         tensors = [t for t in everything if t.ndim and len(t) == B]
@@ -172,7 +184,8 @@ def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
             if parameter.ndim < 2 or not parameter.numel():
                 parameter.add_(0.3 * noise)
             elif len(parameter) == 1 or parameter[0].numel() == 1:
-                parameter.copy_(0.5 * noise)  # cls tokens and tables of positions
+                if parameter.requires_grad or not parameter.any():  # not a table that was computed
+                    parameter.copy_(0.5 * noise)  # cls tokens and tables of positions
             else:
                 parameter.copy_(noise * parameter[0].numel() ** -0.5)
     return model

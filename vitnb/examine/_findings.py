@@ -129,7 +129,7 @@ KINDS = {
         "whether attention is called, and whether its result is used",
     ),
     "no softmax": Kind(
-        "breaks", "attend", "The scores weigh the values as they are.", "Linear attention by design.",
+        "breaks", "attend", "The scores weigh the values as they are.", "Linear attention, or a sigmoid, by design.",
         "the softmax between q·k and the product with v",
     ),
     "softmax twice": Kind(
@@ -287,7 +287,7 @@ KINDS = {
     ),
     "dead": Kind(
         "breaks", "register", "Parameters take part in the pass, and no gradient reaches them.", "",
-        "what is computed and then not used, detach, torch.no_grad",
+        "what is computed and then not used, detach, torch.no_grad, zeros times zeros",
     ),
     "dead rows": Kind(
         "note", "register", "Rows of a table are never used: it is too long, or its tokens reach nothing, for a "

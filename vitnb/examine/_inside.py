@@ -1,7 +1,7 @@
 """Tests that see inside a pass: what a token is, what attends to what, what skips, what is read."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -40,7 +40,7 @@ class Tokens:
         norm = s.norm_of(node)
         if norm and norm.over != "features" and s.rows(norm.before) is not None:
             node = norm.before
-        self._model, self._node, self._shape = exam.perturbed, node, (s.tokens, s.width)
+        self._model, self._node, self._shape = exam.perturbed, node, (s.tokens, s.width, s.channels_first)
         self._rows, self.here = s.rows, exam.images(1, 9)
         self._values = self._one(self.here)
         self._many = self._in_batches(s)
@@ -223,17 +223,26 @@ def _equal_positions(exam: Exam) -> int:
 def attention(exam: Exam) -> Iterator[Finding]:
     s = exam.structure
     if s.unweighted and not any(a.scores for a in s.attentions):
-        yield finding("no softmax", "No softmax lies between q·k and the product with v.")
+        level = "departs" if _weighed(s, *s.unweighted) else None
+        yield finding("no softmax", "No softmax lies between q·k and the product with v.", level=level)
     elif not s.attentions:
         yield finding("no attention", "No weights were computed from tokens.")
     elif any(is_softmax(unscaled(node)[0]) for a in s.attentions if (node := through(a.weights))):
         yield finding("softmax twice", "A softmax reads the result of a softmax.")
     if 3 in exam.sizes:
         yield from _over_the_batch(s, Structure(exam.three))
-    for test in (_sums, _masks, _operands, _projections):
+    yield from _sums(exam)
+    for test in (_masks, _operands, _projections):
         yield from test(s)
     yield from _scale(exam)
     yield from _heads(exam)
+
+
+def _weighed(s: Structure, first: Node, second: Node) -> bool:
+    """Whether something else makes weights of scores: a sigmoid, or a softmax of queries or keys."""
+    soft = [p for p in (*first.images, *second.images) if is_softmax(unscaled(p)[0])]
+    return bool(soft) or any(node.op == "sigmoid" and s.lineage.made_from(node, first) for node in
+                             s.lineage.between(s.nodes, first, second))  # fmt: skip
 
 
 def _over_the_batch(one: Structure, three: Structure) -> Iterator[Finding]:
@@ -260,8 +269,8 @@ def _matrix(attention: Attention) -> Tensor | None:
     return weights.reshape(-1, *weights.shape[-2:]) if square else None
 
 
-def _sums(s: Structure) -> Iterator[Finding]:
-    for attention in s.attentions:
+def _sums(exam: Exam) -> Iterator[Finding]:
+    for attention in exam.structure.attentions:
         weights, mixing = _matrix(attention), attention.mixing
         if weights is None or mixing is None:
             continue
@@ -274,10 +283,25 @@ def _sums(s: Structure) -> Iterator[Finding]:
                 yield finding("softmax axis", f"Over the keys the weights sum to {weights.sum(-1).min():.2f} to "
                               f"{weights.sum(-1).max():.2f}.", off)  # fmt: skip
             else:
-                yield finding(
-                    "weights sum", f"Over the keys the weights sum to as much as {weights.sum(-1).max():.3g}.", off
-                )
+                says = f"Over the keys the weights sum to as much as {weights.sum(-1).max():.3g}"
+                if _heads_mixed(exam, attention):
+                    yield finding("weights sum", f"{says}: after the softmax heads are mixed.", off, "departs")
+                else:
+                    yield finding("weights sum", f"{says}.", off)
             return
+
+
+def _heads_mixed(exam: Exam, attention: Attention) -> bool:
+    """Whether a learned matrix takes weights that sum to 1 from all heads, for each query and key alike."""
+    s, soft, mixing = exam.structure, attention.weights, attention.mixing
+    T, sums = soft.out.shape[-1], soft.out.sum(attention.keys_axis)
+    if mixing is None or soft.out.shape[-2:] != (T, T) or (sums - 1).abs().max() > 1e-3:
+        return False
+    eye = torch.eye(T)
+    seen = exam.edited({soft.call: lambda out: eye.to(out.dtype).expand_as(out).contiguous()}).nodes[mixing.index].out
+    diagonal, others = seen[..., :1, :1], seen[..., :1, 1:2]
+    alike = (seen - diagonal * eye - others * (1 - eye)).abs().max() < 1e-4 * seen.abs().max()
+    return bool(alike) and any(is_weighted(node) for node in s.lineage.between(s.nodes, soft, mixing))
 
 
 def _masks(s: Structure) -> Iterator[Finding]:
@@ -361,13 +385,24 @@ def _scale(exam: Exam) -> Iterator[Finding]:
         off = abs(factor) * math.sqrt(d)  # 1 where it is right
         if not learned and abs(off - 1) > 0.02:
             width = exam.structure.width if exam.structure.first_read else 0
+            level = "departs" if _made_up_for(attention, off) else None
             yield finding("scale", f"Scores are q·k times {factor:.3g}, {_divisor(factor, d, width)}; "
-                          f"1/√d is {1 / math.sqrt(d):.3g} for heads of width {d}.", off)  # fmt: skip
+                          f"1/√d is {1 / math.sqrt(d):.3g} for heads of width {d}"
+                          f"{', as the initial queries and keys are' if level else ''}.", off, level)  # fmt: skip
             break
     if peaks and max(peaks) > 0.8 and exam.can_build:
         yield finding(
             "saturated", f"As built, the largest weight of a query is {max(peaks):.2f} on average.", max(peaks)
         )
+
+
+def _made_up_for(attention: Attention, off: float) -> bool:
+    """Whether queries and keys begin as much smaller than values as the scores lack in scale."""
+    if attention.mix is None:
+        return False
+    values = next(p for p in attention.mix.parents[-2:] if p is not attention.mixing).out.std()
+    smaller = math.prod((q.out.std() / values / unscaled(q)[1]).abs().item() for q in attention.operands)
+    return abs(math.log(smaller)) > 0.5 and abs(math.log(smaller * off)) < 0.25
 
 
 def _divisor(factor: float, d: int, width: int) -> str:
@@ -478,7 +513,12 @@ def wiring(exam: Exam) -> Iterator[Finding]:
     behind = [n for n in s.nodes[branches[-1].add.index + 1 :] if n.image and s.rows(n) is not None]
     last = [s.norm_of(node) for node in behind[-1:]]
     for norm in [branch.norm or branch.end_norm for branch in branches] + last:
-        if norm and norm.kind in ("only centred", "divided by the variance", "not centred"):
+        if norm and norm.kind in (
+            "only centred",
+            "divided by the variance",
+            "divided by the mean square",
+            "not centred",
+        ):
             yield finding("norm formula", f"A norm's result is {norm.kind}.")
             break
         if norm and norm.over != "features":
@@ -637,12 +677,19 @@ def shared(exam: Exam) -> Iterator[Finding]:
         for parent in node.parents:
             if base(parent).parameter and parent.out.numel() > 1:
                 uses[_slice(parent)].append(node.images[0])
-    names = [key[0] for key, nodes in uses.items() if any(not same(nodes[0], node) for node in nodes[1:])]
+    inputs = {key: sum(not any(same(a, b) for b in at[:n]) for n, a in enumerate(at)) for key, at in uses.items()}
+    names = [key[0] for key, n in inputs.items() if n > 1]
     if names:
+        last = s.branches[-1].add.index if s.branches else 0
+        in_blocks = {n for key, n in inputs.items() if s.read.index < uses[key][-1].index < last}
+        known = Counter(p for _, p in exam.perturbed.named_parameters(remove_duplicate=False))
+        whole = len(in_blocks) == 1 and all(known[exam.perturbed.get_parameter(name)] == 1 for name in names)
         yield finding(
             "shared",
-            f"{len(names)} parameters are used in several places of one pass: {', '.join(names[:3])}.",
+            f"{len(names)} parameters are used in several places of one pass: {', '.join(names[:3])}."
+            + whole * " All of the blocks are one block, and it has one name.",
             len(names),
+            "departs" if whole else None,
         )
 
 

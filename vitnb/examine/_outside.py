@@ -14,6 +14,7 @@ from vitnb.examine._exam import NEAR, SIZES, Exam, MovedOnTheWay, OtherDevice, d
 from vitnb.examine._findings import Finding, finding
 from vitnb.examine._trace import written_out
 
+STEPS = 4  # until what begins at zero, or behind zeros, has a gradient
 INDEXING = frozenset("index _index_put_impl index_put index_put_ _unsafe_index".split())
 
 
@@ -160,21 +161,32 @@ def first_loss(exam: Exam) -> Iterator[Finding]:
 
 
 def gradients(exam: Exam) -> Iterator[Finding]:
-    """All parameters learn, and all that learns is a parameter."""
-    model = exam.perturbed
-    out = exam.outputs(model(exam.images(exam.sizes[-1], 3)), exam.sizes[-1])
+    """All parameters learn, the last ones after a few steps, and all that learns is a parameter."""
+    B = exam.sizes[-1]
+    out = exam.outputs(exam.perturbed(exam.images(B, 3)), B)
     if not out.requires_grad:
         yield finding("dead", "The logits have no gradient at all.", 0.0)
         return
-    strangers = _leaves(out, {id(p) for p in model.parameters()})
+    strangers = _leaves(out, {id(p) for p in exam.perturbed.parameters()})
     if strangers:
         yield finding(
             "unregistered", f"{len(strangers)} trainable tensors are no parameters: {strangers[:3]}.", len(strangers)
         )
-    learning = {name: p for name, p in model.named_parameters() if p.requires_grad and p.numel()}
     target = torch.randn(out.shape, generator=torch.Generator().manual_seed(4))
-    found = torch.autograd.grad((out * target).sum(), [*learning.values()], allow_unused=True)
-    gradient: dict[str, Tensor | None] = dict(zip(learning, found, strict=True))
+    model = exam.copied()
+    learning = {name: p for name, p in model.named_parameters() if p.requires_grad and p.numel()}
+    gradient: dict[str, Tensor | None] = dict.fromkeys(learning)  # the sizes, added over the steps
+    for _ in range(STEPS):
+        out = exam.outputs(model(exam.images(B, 3)), B)
+        found = torch.autograd.grad((out * target).sum(), [*learning.values()], allow_unused=True)
+        with torch.no_grad():
+            for (name, parameter), g in zip(learning.items(), found, strict=True):
+                if g is not None:
+                    before = gradient[name]
+                    gradient[name] = g.abs() if before is None else before + g.abs()
+                    parameter.sub_(1e-3 * g.sign())
+        if all(g is not None and g.any() for g in gradient.values()):
+            break
     yield from _dead(exam, gradient)
     yield from _frozen(exam)
 
@@ -197,7 +209,7 @@ def _leaves(out: Tensor, registered: set[int]) -> list[tuple]:
 def _dead(exam: Exam, gradient: dict[str, Tensor | None]) -> Iterator[Finding]:
     used = {node.parameter for node in exam.one.nodes} if 1 in exam.sizes else set(gradient)
     # The gradient of a key's bias is zero, because softmax does not see it: vectors count only where there is none.
-    dead = [n for n, g in gradient.items() if g is None or (g.ndim > 1 and not g.abs().max() > 0)]
+    dead = [n for n, g in gradient.items() if g is None or (g.ndim > 1 and not g.any())]
     taking_part = [name for name in dead if name in used]
     if taking_part and "blind" not in exam.codes and "no gradient" not in exam.codes:
         yield finding(
@@ -237,6 +249,13 @@ def _frozen(exam: Exam) -> Iterator[Finding]:
             yield finding(
                 code, f"requires_grad is False for {len(names)} parameters: {', '.join(names[:3])}.", len(names)
             )
+    buffers = {name: b for name, b in exam.model.named_buffers() if b.ndim > 1 and b.is_floating_point()}
+    if buffers and exam.can_build:
+        others = dict(exam.fresh().named_buffers())
+        random = [name for name, b in buffers.items() if not torch.equal(b, others.get(name, b))]
+        if random:
+            says = f"Random numbers that are no parameters: {', '.join(random[:3])}."
+            yield finding("frozen", says, len(random), "departs")
 
 
 def registry(exam: Exam) -> Iterator[Finding]:

@@ -265,6 +265,7 @@ class Structure:
             wrong = {
                 "only centred": u - mean,
                 "divided by the variance": (u - mean) / var,
+                "divided by the mean square": u / u.square().mean(1, keepdim=True),
                 "not centred": u / var.sqrt(),
             }
             for kind, n in wrong.items():
@@ -277,7 +278,7 @@ class Structure:
         if not self._more or node not in self._here or base(before) not in self._here:
             return None
         T, D = self.tokens, self.width
-        x, u = (aligned(self._more[self._here.index(base(n))].out, T, D) for n in (node, before))
+        x, u = (aligned(self._more[self._here.index(base(n))].out, T, D, self.channels_first) for n in (node, before))
         if x is None or u is None or len(x) * T < 8:
             return None
         own = x.flatten(1), centred(u, (1, 2)).flatten(1)  # with a gain for each token and feature
@@ -512,10 +513,11 @@ def affine(x: Tensor, n: Tensor) -> bool:
     return bool(off <= 1e-3 * (x - x.mean(0)).abs().max()) and bool(g.abs().max() > 1e-6)
 
 
-def aligned(x: Tensor, T: int, D: int) -> Tensor | None:
-    """Tokens of several images as (B, T, D), whatever their layout."""
+def aligned(x: Tensor, T: int, D: int, channels_first: bool) -> Tensor | None:
+    """Tokens of several images as (B, T, D), whatever their layout; channels_first tells it where T is D."""
     x = x.detach().double().squeeze()
     B = x.numel() // (T * D)
-    if x.ndim != 3 or B < 2 or sorted(x.shape) != sorted((B, T, D)) or len({B, T, D}) < 3:
+    if x.ndim != 3 or sorted(x.shape) != sorted((B, T, D)) or B in (1, T, D):
         return None
-    return x.permute([list(x.shape).index(side) for side in (B, T, D)])
+    x = x.movedim(list(x.shape).index(B), 0)
+    return x.mT if x.shape[1:] != (T, D) or (T == D and channels_first) else x
