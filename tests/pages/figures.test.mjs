@@ -2,15 +2,19 @@
 // Of the figures whose page is held against torch (test_figures*.py): what their stored data do not bring about.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decodeRows, weigh } from "../../vitbook/figures/attention_explorer.js";
+import { decodeRows } from "../../vitbook/figures/attention_explorer.js";
 import { fewest } from "../../vitbook/figures/clinic.js";
 import { nearest, shareOf, size, spoken } from "../../vitbook/figures/cost_explorer.js";
+import { weigh } from "../../vitbook/figures/kit/maps.js";
 import { brightness } from "../../vitbook/figures/likeness_explorer.js";
 import { tileSide } from "../../vitbook/figures/pool_explorer.js";
 import { judge, paired } from "../../vitbook/figures/recipe_explorer.js";
 
 test("an empty row of a map is refused, and without scores all weights are equal", () => {
-  assert.throws(() => decodeRows(Uint8Array.of(255, 0, 1, 0, 0, 0, 0, 0), 2), /row 1 of one of its maps/);
+  assert.throws(
+    () => decodeRows(Uint8Array.of(255, 0, 1, 0, 0, 0, 0, 0), 2),
+    /row 1 of one of its maps/,
+  );
   assert.ok(weigh([0, 2, 2, 1], 2, "keys", 0).every((weight) => Math.abs(weight - 0.5) < 1e-6));
 });
 
