@@ -5,7 +5,7 @@ import torch
 from playwright.sync_api import expect
 from torch.nn import functional as F
 
-from tests.pages.driver import assert_fits_a_phone, assert_follows_the_theme, assert_sound, refuses, survives
+from tests.pages.driver import assert_fits_a_phone, assert_sound, refuses, survives
 from vitbook.figures import QKVExplorer
 
 PAGE, NUMBER = "book/03-attention.html", 1
@@ -132,8 +132,7 @@ def test_by_touch_on_a_phone_and_in_both_themes(live):
     assert figure.locator(".vf").first.evaluate(LIT) == ["scores 0 1"]
     shown = figure.locator(".vf-qkv").bounding_box()
     assert shown["height"] < 0.4 * 900  # there is room for the text
-    assert_fits_a_phone(page, watch)
-    assert_follows_the_theme(figure, page)
+    assert_fits_a_phone(figure, page, watch)
 
 
 GARBAGE = {

@@ -47,7 +47,10 @@ function makePlane(onmove) {
     s("line", { x1: x0, x2: x0, y1: 0, y2: high }),
   );
   const near = (x, from, to) => Math.min(Math.max(Math.round(x / STEP) * STEP, from), to);
-  const move = ({ part }, x, y) => onmove(part, [near(x, LEFT, RIGHT), near(y, LOW, HIGH)]);
+  const move = (arrow, x, y) => {
+    arrow.at = [near(x, LEFT, RIGHT), near(y, LOW, HIGH)]; // two keys may come before it is drawn
+    onmove(arrow.part, arrow.at);
+  };
   function makeArrow() {
     const arrow = { line: s("line"), tip: s("circle"), name: s("text") };
     const { line, tip, name } = arrow;
