@@ -85,7 +85,14 @@
 
   if (!titles[here]) offer(document.querySelector("ul.paths"));
   else {
-    if (paths[kept("path")]) follow(paths[kept("path")]);
+    // What the first page has just kept may arrive after this page, which is another process.
+    const lead = () => {
+      if (!paths[kept("path")]) return;
+      removeEventListener("storage", lead);
+      follow(paths[kept("path")]);
+    };
+    addEventListener("storage", lead);
+    lead();
     askWhetherFinished(document.querySelector(".prev-next-area"));
   }
 })();

@@ -524,6 +524,12 @@ def test_a_supervisor_that_is_killed_is_stood_in_for(shut, tmp_path, monkeypatch
     assert gone("undead", within=5)
 
 
+def test_data_for_their_owner_alone_stop_nothing(shut, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir(0o700)
+    monkeypatch.setenv("VITNB_DATA", str(tmp_path / "data"))
+    assert sandbox.works(shut) == ""
+
+
 def test_a_machine_that_is_too_busy_is_called_so(shut, monkeypatch):
     """On one with many other programs, Python and torch did not start in two minutes."""
     monkeypatch.setattr(sandbox, "TRYING", 0.01)

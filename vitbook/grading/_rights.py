@@ -1,9 +1,9 @@
 """Within bubblewrap: give up root's rights and all system calls but a filter's, for good; then run Python.
 
-    python -I -S _rights.py USER READ:READ:... CALLS ARGUMENTS...
+    python -I -S _rights.py USER CALLS ARGUMENTS...
 
-USER is the number of a user who owns nothing, or -1 to stay who one is; each READ
-must stay readable. CALLS is the filter that syscalls.py made.
+USER is the number of a user who owns nothing, or -1 to stay who one is. CALLS is
+the filter that syscalls.py made.
 """
 
 import base64
@@ -12,8 +12,7 @@ import ctypes
 import os
 import sys
 
-NO_NEW_PRIVS, SECCOMP, DROP_CAPABILITY, KEEP_CAPABILITIES, AMBIENT = 38, 22, 24, 8, 47
-SEARCH = 2  # CAP_DAC_READ_SEARCH
+NO_NEW_PRIVS, SECCOMP, DROP_CAPABILITY = 38, 22, 24
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -34,37 +33,29 @@ def keep(capabilities: int) -> None:
         raise OSError(ctypes.get_errno(), "capset was refused")
 
 
-def bound(capabilities: int) -> None:
-    """Let no program that is started later have other rights than these."""
+def bound() -> None:
+    """Let no program that is started later have root's rights."""
     with open("/proc/sys/kernel/cap_last_cap") as file:
         last = int(file.read())
     for one in range(last + 1):
-        if not capabilities >> one & 1:
-            with contextlib.suppress(OSError):  # who may not do so has too few rights to lose
-                prctl(DROP_CAPABILITY, one, 0, 0, 0)
+        with contextlib.suppress(OSError):  # who may not do so has too few rights to lose
+            prctl(DROP_CAPABILITY, one, 0, 0, 0)
 
 
-def become(user: int, paths: list[str]) -> None:
-    """Become a user who owns nothing. Where that one could not reach Python, as in root's home, it may search."""
-    prctl(KEEP_CAPABILITIES, 1, 0, 0, 0)
+def become(user: int) -> None:
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
-    hidden = [path for path in paths if not os.access(path, os.R_OK)]
-    try:
-        keep(1 << SEARCH if hidden else 0)
-    except OSError:
-        raise OSError(f"{hidden[0]} is not for all to read: let other users read it") from None
-    if hidden:
-        prctl(AMBIENT, 2, SEARCH, 0, 0)
 
 
-def main(user: str, reads: str, calls: str, *arguments: str) -> None:
+def main(user: str, calls: str, *arguments: str) -> None:
     if os.geteuid() == 0:
         for folder in ("/tmp", "/dev/shm"):
             os.chmod(folder, 0o1777)
-        bound(1 << SEARCH)
-        become(int(user), reads.split(":")) if int(user) >= 0 else keep(0)
+        bound()
+        if int(user) >= 0:
+            become(int(user))
+        keep(0)
     prctl(NO_NEW_PRIVS, 1, 0, 0, 0)
     code = base64.b64decode(calls)
     prctl(SECCOMP, 2, ctypes.byref(Program(len(code) // 8, code)), 0, 0)

@@ -114,8 +114,7 @@ def bubblewrap(job: Job, name: str) -> list[str]:
     command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/pts"]  # no terminals
     for name in ("/dev/shm", "/tmp"):
         command += ["--size", str(LARGEST), "--tmpfs", name]
-    reads = [*readable(), *PACKAGES, *results(), *data(), *job.reads]
-    for path in reads:
+    for path in [*readable(), *PACKAGES, *results(), *data(), *job.reads]:
         for parent in reversed(path.parents):  # bubblewrap makes those that are missing, for root alone
             command += ["--dir", str(parent)]
         command += ["--ro-bind", str(path), str(path)]
@@ -126,7 +125,7 @@ def bubblewrap(job: Job, name: str) -> list[str]:
     for name in shut:
         command += ["--remount-ro", name]
     calls = base64.b64encode(syscalls.compiled()).decode()
-    rights = [str(HERE / "_rights.py"), str(stranger()), ":".join(map(str, reads)), calls]
+    rights = [str(HERE / "_rights.py"), str(stranger()), calls]
     return [*command, "--chdir", "/tmp", sys.executable, "-I", "-S", *rights, *job.arguments]
 
 
