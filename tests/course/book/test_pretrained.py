@@ -36,9 +36,9 @@ NOT_RUN = {"08-vit": 1, "11-looking-inside": 1, "14-beyond": 0, "15-pretrained":
 def test_without_weights_and_onnx_a_chapter_runs_to_its_end(name, tmp_path):
     cells = json.loads((ROOT / "book" / f"{name}.ipynb").read_text())["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    for n in range(8):  # the reader's own folder, which a cell of chapter 15 asks for
+    for n in range(16):  # the reader's own folder, which a cell of chapter 15 asks for
         (tmp_path / "photos" / "ab"[n % 2]).mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (32, 32), (30 * n, 0, 255 * (n % 2))).save(tmp_path / "photos" / "ab"[n % 2] / f"{n}.png")
+        Image.new("RGB", (32, 32), (15 * n, 0, 255 * (n % 2))).save(tmp_path / "photos" / "ab"[n % 2] / f"{n}.png")
     sources = json.dumps([source.replace("folder = None", 'folder = "photos"') for source in sources])
     env = os.environ | {"PYTHONPATH": str(ROOT), "VITNB_OFFLINE": "1", "VITNB_FAST": "1", "MPLBACKEND": "agg"}
     env["TORCH_HOME"] = str(tmp_path)  # it holds no weights
