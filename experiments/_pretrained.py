@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from vitnb import ViT, weights
 from vitnb.data import Dataset
+from vitnb.lora import add_lora
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pixels, as DINOv2 was trained
 SIDE = 56  # pixels of enlarged clothes: 4 x 4 patches
@@ -30,10 +31,21 @@ def to_train(few: Dataset) -> Dataset:
     return replace(few, train_images=enlarged(few.train_images), mean=MEAN, std=STD, **none)
 
 
-def for_clothes(seed: int) -> ViT:
-    """DINOv2 for images of 56 x 56 pixels, with a new head for ten classes."""
+def pretrained(img_size: int, num_classes: int, seed: int) -> ViT:
+    """DINOv2 for images of this size, with a new head."""
     torch.manual_seed(seed)
     model = weights.dinov2("package")
     if model is None:
         raise RuntimeError("this experiment needs the weights of requirements-pretrained.txt")
-    return model.resized(SIDE).with_head(10)
+    return model.resized(img_size).with_head(num_classes)
+
+
+def start(way: str, img_size: int, num_classes: int, seed: int) -> ViT:
+    """What a way of adapting begins with: "from scratch", "head alone", "LoRA" or "all weights"."""
+    if way == "from scratch":
+        torch.manual_seed(seed)
+        return ViT(replace(weights.DINOV2, img_size=img_size, num_classes=num_classes))
+    model = pretrained(img_size, num_classes, seed)
+    if way == "head alone":
+        model.requires_grad_(False).head.requires_grad_(True)
+    return add_lora(model) if way == "LoRA" else model

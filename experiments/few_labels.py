@@ -19,12 +19,10 @@ from torch import Tensor
 
 from experiments._data import clothes
 from experiments._experiment import Experiment
-from experiments._pretrained import SIDE, enlarged, for_clothes, to_train
+from experiments._pretrained import SIDE, enlarged, start, to_train
 from experiments._trials import accuracy, checkpoint
-from vitnb import ViT, weights
 from vitnb._files import replacing
 from vitnb.data import Dataset
-from vitnb.lora import add_lora
 from vitnb.training import Recipe, fit
 
 THIS = Experiment(
@@ -46,16 +44,6 @@ THIS = Experiment(
 )
 
 
-def start(way: str, seed: int) -> ViT:
-    if way == "from scratch":
-        torch.manual_seed(seed)
-        return ViT(replace(weights.DINOV2, img_size=SIDE, num_classes=10))
-    model = for_clothes(seed)
-    if way == "head alone":
-        model.requires_grad_(False).head.requires_grad_(True)
-    return add_lora(model) if way == "LoRA" else model
-
-
 def one(way: str, setting: float, few: Dataset, seed: int) -> tuple[Callable[[Tensor, Tensor], float], float]:
     """What tells the accuracy on images with their labels, and the seconds of a core that training took."""
     if way == "raw pixels":
@@ -65,7 +53,7 @@ def one(way: str, setting: float, few: Dataset, seed: int) -> tuple[Callable[[Te
     parts = {} if way in ("from scratch", "head alone") else {"lr_by_part": {"head": THIS.head_rate}}
     recipe = replace(THIS.recipe, epochs=THIS.seen / len(few.train_images), lr=setting, seed=seed, **parts)
     train = to_train(few)
-    model = start(way, seed)
+    model = start(way, SIDE, 10, seed)
     history = fit(model, train, recipe)
     return lambda images, labels: accuracy(model, train.normalize(enlarged(images)), labels), history.cpu_seconds
 

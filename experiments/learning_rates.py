@@ -15,7 +15,7 @@ from torch import Tensor
 
 from experiments._data import clothes
 from experiments._experiment import Experiment
-from experiments._pretrained import enlarged, for_clothes, to_train
+from experiments._pretrained import SIDE, enlarged, pretrained, to_train
 from vitnb import ViT
 from vitnb.training import Recipe, fit
 
@@ -43,7 +43,7 @@ def run() -> dict:
         train = to_train(few)
         test = train.normalize(enlarged(data.test_images[: THIS.images]))
         for rate in THIS.rates:
-            model = for_clothes(seed)
+            model = pretrained(SIDE, 10, seed)
             if rate:
                 fit(model, train, replace(THIS.recipe, lr=rate, seed=seed))
             model.eval()

@@ -101,6 +101,61 @@ def _path(name: str) -> Path:
     return Path(sklearn.datasets.__file__).parent / "images" / where.split(" ")[0]
 
 
+STAMPS = {  # a kind of thing -> its folders in the Debian package tuxpaint-stamps-default (book/licences.md)
+    "mammals": ["animals/mammals"],
+    "birds": ["animals/birds"],
+    "insects": ["animals/insects"],
+    "flowers": ["plants/flowers"],
+    "fruit and vegetables": ["food/fruit", "food/vegetables"],
+    "houses": ["town/houses"],
+}
+STAMPS_FOLDER = Path("/usr/share/tuxpaint/stamps")
+
+
+def stamps(size: int = 112) -> tuple[Tensor, Tensor, list[str]]:
+    """Colour pictures of six kinds of things, cut out on white, their labels and the kinds' names.
+
+    They are those that Debian and Ubuntu have for the drawing program Tux Paint. Where the package
+    is not installed, crops of the book's six PHOTOS stand in: which photo is a crop from?
+
+    Shapes: -> (N, 3, size, size), uint8; (N,), int64.
+    Raises: ValueError if size is below 1.
+    """
+    from PIL import Image, ImageOps
+
+    if not isinstance(size, int) or size < 1:
+        raise ValueError(f"size is {size!r}: use 112, for example, a number of pixels")
+    if not STAMPS_FOLDER.is_dir():
+        print("No pictures of Tux Paint (sudo apt-get install tuxpaint-stamps-default): crops of six photos instead")
+        crops = [photo(name, 4 * size).unfold(1, size, size).unfold(2, size, size) for name in PHOTOS]
+        pictures = torch.cat([crop.flatten(1, 2).transpose(0, 1) for crop in crops])  # (6 * 16, 3, size, size)
+        return (255 * pictures).byte(), torch.arange(len(PHOTOS)).repeat_interleave(16), list(PHOTOS)
+    pictures, labels = [], []
+    for label, folders in enumerate(STAMPS.values()):
+        for path in sorted(path for folder in folders for path in (STAMPS_FOLDER / folder).rglob("*.png")):
+            with Image.open(path) as image:
+                cut_out = image.convert("RGBA")
+            on_white = Image.new("RGBA", cut_out.size, "white")
+            on_white.alpha_composite(cut_out)
+            square = ImageOps.pad(on_white.convert("RGB"), (size, size), Image.Resampling.BICUBIC, "white")
+            pictures.append(torch.frombuffer(bytearray(square.tobytes()), dtype=torch.uint8).view(size, size, 3))
+            labels.append(label)
+    return torch.stack(pictures).permute(0, 3, 1, 2).contiguous(), torch.tensor(labels), list(STAMPS)
+
+
+def draw(labels: Tensor, train: int, test: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The places of train images of each class, drawn at random, and of test others.
+
+    Shapes: labels (N,) -> (K * train,), (K * test,).
+    Raises: ValueError if a class has fewer than train + test images.
+    """
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    members = [order[labels[order] == label] for label in labels.unique()]
+    if (fewest := min(map(len, members))) < train + test:
+        raise ValueError(f"test is {test}, beside train = {train}: a class has {fewest}, use {max(fewest - train, 1)}")
+    return torch.cat([m[:train] for m in members]), torch.cat([m[train : train + test] for m in members])
+
+
 def sample_image(size: int = 224) -> Tensor:
     """The photograph that matplotlib carries (Grace Hopper, 1984), cut to a square.
 

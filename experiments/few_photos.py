@@ -1,0 +1,73 @@
+"""With 3 and 10 labelled pictures of each of six kinds, a pretrained ViT is adapted by its head alone, by LoRA and whole.
+
+Chapter 15: colour pictures of animals, plants, food and houses at 112 x 112 pixels,
+five draws of the labelled ones. All ways read the same token by the same new head and
+see the same number of images; training from scratch and a linear classifier of raw
+pixels are the controls. The learning rates are those that few_labels chose most often,
+on other images; for the raw pixels leaving one out chooses the penalty.
+"""
+
+from dataclasses import replace
+
+import torch
+from sklearn.linear_model import RidgeClassifierCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from experiments._experiment import Experiment
+from experiments._pretrained import MEAN, STD, start
+from experiments._trials import checkpoint
+from vitbook import images
+from vitnb._files import replacing
+from vitnb.data import Dataset
+from vitnb.training import Recipe, fit
+
+THIS = Experiment(
+    seeds=[0, 1, 2, 3, 4],
+    purpose="mechanism",
+    data="pictures of Tux Paint",
+    img_size=112,
+    labels_per_class=[3, 10],
+    tested_per_class=10,
+    seen=600,  # images in a training, however many of them differ
+    penalties=[1e0, 1e1, 1e2, 1e3, 1e4],  # of large weights, for the raw pixels
+    learning_rates={"from scratch": 1e-4, "head alone": 1e-2, "LoRA": 1e-3, "all weights": 1e-5},
+    head_rate=1e-3,  # beside LoRA and all weights
+    recipe=Recipe(batch_size=16, shift=0),
+)
+
+
+def one(way: str, few: Dataset, seed: int) -> dict:
+    """The test accuracy of one training, and the seconds of a core that it took."""
+    if way == "raw pixels":
+        linear = make_pipeline(StandardScaler(), RidgeClassifierCV(THIS.penalties))
+        linear.fit(few.train_images.flatten(1), few.train_labels)
+        return {"test_accuracy": round(linear.score(few.test_images.flatten(1), few.test_labels), 4), "cpu_seconds": 0}
+    parts = {"lr_by_part": {"head": THIS.head_rate}} if way in ("LoRA", "all weights") else {}
+    epochs, lr = THIS.seen / len(few.train_images), THIS.learning_rates[way]
+    recipe = replace(THIS.recipe, epochs=epochs, lr=lr, seed=seed, **parts)
+    history = fit(start(way, THIS.img_size, len(few.classes), seed), few, recipe)
+    return {"test_accuracy": round(history.test_accuracy[-1], 4), "cpu_seconds": round(history.cpu_seconds, 1)}
+
+
+def run() -> dict:
+    torch.set_num_threads(1)
+    pictures, labels, classes = images.stamps(THIS.img_size)
+    if not images.STAMPS_FOLDER.is_dir():
+        raise RuntimeError("this experiment needs the Debian package tuxpaint-stamps-default")
+    store = checkpoint("few_photos-runs")
+    done = torch.load(store, weights_only=True) if store.exists() else {}
+    result: dict = {}
+    for count in THIS.labels_per_class:
+        for way in ("raw pixels", *THIS.learning_rates):
+            for seed in THIS.seeds:
+                if (key := f"{count} {way} {seed}") not in done:
+                    train, test = images.draw(labels, count, THIS.tested_per_class, seed)
+                    sets = pictures[train], labels[train], pictures[test], labels[test]
+                    done[key] = one(way, Dataset(*sets, tuple(classes), mean=MEAN, std=STD, mirror=True), seed)
+                    with replacing(store) as part:
+                        torch.save(done, part)
+                    print(key, done[key], flush=True)
+            runs = [done[f"{count} {way} {seed}"] for seed in THIS.seeds]
+            result.setdefault(str(count), {})[way] = {name: [run[name] for run in runs] for name in runs[0]}
+    return {"labels": result}
