@@ -127,9 +127,9 @@ def stamps(size: int = 112) -> tuple[Tensor, Tensor, list[str]]:
         raise ValueError(f"size is {size!r}: use 112, for example, a number of pixels")
     if not STAMPS_FOLDER.is_dir():
         print("No pictures of Tux Paint (sudo apt-get install tuxpaint-stamps-default): crops of six photos instead")
-        crops = [photo(name, 4 * size).unfold(1, size, size).unfold(2, size, size) for name in PHOTOS]
-        pictures = torch.cat([crop.flatten(1, 2).transpose(0, 1) for crop in crops])  # (6 * 16, 3, size, size)
-        return (255 * pictures).byte(), torch.arange(len(PHOTOS)).repeat_interleave(16), list(PHOTOS)
+        crops = [photo(name, 5 * size).unfold(1, size, size).unfold(2, size, size) for name in PHOTOS]
+        pictures = torch.cat([crop.flatten(1, 2).transpose(0, 1) for crop in crops])  # (6 * 25, 3, size, size)
+        return (255 * pictures).byte(), torch.arange(len(PHOTOS)).repeat_interleave(25), list(PHOTOS)
     pictures, labels = [], []
     for label, folders in enumerate(STAMPS.values()):
         for path in sorted(path for folder in folders for path in (STAMPS_FOLDER / folder).rglob("*.png")):
