@@ -1,4 +1,4 @@
-"""With 3 and 10 labelled pictures of each of six kinds, a pretrained ViT is adapted by its head alone, by LoRA and whole.
+"""With 3 and 10 labelled pictures of a kind, a pretrained ViT is adapted by its head alone, by LoRA and whole.
 
 Chapter 15: colour pictures of animals, plants, food and houses at 112 x 112 pixels,
 five draws of the labelled ones. All ways read the same token by the same new head and
