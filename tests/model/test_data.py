@@ -19,7 +19,7 @@ import pytest
 import torch
 
 import vitbook
-from vitbook import budget
+from vitbook import budget, images
 from vitbook.images import sample_image
 from vitnb import _archives, data
 from vitnb.data import Dataset, augment
@@ -436,6 +436,21 @@ def test_sample_image():
     assert photo.shape == (3, 96, 96) and photo.dtype == torch.float32
     assert 0 <= photo.min() < 0.1 and 0.9 < photo.max() <= 1
     assert torch.equal(photo, sample_image(96))
+
+
+@pytest.mark.parametrize("folder", [images.STAMPS_FOLDER, "nowhere"])
+def test_six_kinds_of_pictures_are_drawn_without_overlap(folder, monkeypatch, capsys):
+    monkeypatch.setattr(images, "STAMPS_FOLDER", Path(folder))
+    there = images.STAMPS_FOLDER.is_dir()
+    pictures, labels, classes = images.stamps(56)
+    assert ("apt-get install" in capsys.readouterr().out) != there
+    assert pictures.shape[1:] == (3, 56, 56) and pictures.dtype == torch.uint8
+    assert len(classes) == 6 and labels.bincount().min() >= 20
+    assert pictures.flatten(1).unique(dim=0).shape[0] > 0.95 * len(pictures)  # not one picture many times
+    train, test = images.draw(labels, 10, 10, seed=0)
+    assert labels[train].bincount().tolist() == labels[test].bincount().tolist() == [10] * 6
+    assert not set(train.tolist()) & set(test.tolist())
+    assert not torch.equal(train, images.draw(labels, 10, 10, seed=1)[0])
 
 
 def test_subset_is_balanced_and_repeatable():
