@@ -1,6 +1,6 @@
-"""With 3 and 10 labelled pictures of a kind, a pretrained ViT is adapted by its head alone, by LoRA and whole.
+"""With 3 and 10 labelled images of a kind, a pretrained ViT is adapted by its head alone, by LoRA and whole.
 
-Chapter 15: colour pictures of animals, plants, food and houses at 112 x 112 pixels,
+Chapter 15: colour images of animals, plants, food and houses at 112 x 112 pixels,
 five draws of the labelled ones. All ways read the same token by the same new head and
 see the same number of images; training from scratch and a linear classifier of raw
 pixels are the controls. The learning rates are those that few_labels chose most often,
@@ -25,7 +25,7 @@ from vitnb.training import Recipe, fit
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="mechanism",
-    data="pictures of Tux Paint",
+    data="images of Tux Paint",
     img_size=112,
     labels_per_class=[3, 10],
     tested_per_class=10,
@@ -54,7 +54,7 @@ def one(way: str, few: Dataset, seed: int) -> dict:
 
 def run() -> dict:
     torch.set_num_threads(1)
-    pictures, labels, classes = images.stamps(THIS.img_size)
+    pixels, labels, classes = images.stamps(THIS.img_size)
     if not images.STAMPS_FOLDER.is_dir():
         raise RuntimeError("this experiment needs the Debian package tuxpaint-stamps-default")
     store = checkpoint("few_photos-runs")
@@ -65,7 +65,7 @@ def run() -> dict:
             for seed in THIS.seeds:
                 if (key := f"{count} {way} {seed}") not in done:
                     train, test = images.draw(labels, count, THIS.tested_per_class, seed)
-                    sets = pictures[train], labels[train], pictures[test], labels[test]
+                    sets = pixels[train], labels[train], pixels[test], labels[test]
                     done[key] = one(way, Dataset(*sets, tuple(classes), mean=MEAN, std=STD, mirror=True), seed)
                     with replacing(store) as part:
                         torch.save(done, part)

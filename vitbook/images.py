@@ -113,7 +113,7 @@ STAMPS_FOLDER = Path("/usr/share/tuxpaint/stamps")
 
 
 def stamps(size: int = 112) -> tuple[Tensor, Tensor, list[str]]:
-    """Colour pictures of six kinds of things, cut out on white, their labels and the kinds' names.
+    """Colour images of six kinds of things, cut out on white, their labels and the kinds' names.
 
     They are those that Debian and Ubuntu have for the drawing program Tux Paint. Where the package
     is not installed, crops of the book's six PHOTOS stand in: which photo is a crop from?
@@ -126,11 +126,11 @@ def stamps(size: int = 112) -> tuple[Tensor, Tensor, list[str]]:
     if not isinstance(size, int) or size < 1:
         raise ValueError(f"size is {size!r}: use 112, for example, a number of pixels")
     if not STAMPS_FOLDER.is_dir():
-        print("No pictures of Tux Paint (sudo apt-get install tuxpaint-stamps-default): crops of six photos instead")
+        print("No images of Tux Paint (sudo apt-get install tuxpaint-stamps-default): crops of six photos instead")
         crops = [photo(name, 5 * size).unfold(1, size, size).unfold(2, size, size) for name in PHOTOS]
-        pictures = torch.cat([crop.flatten(1, 2).transpose(0, 1) for crop in crops])  # (6 * 25, 3, size, size)
-        return (255 * pictures).byte(), torch.arange(len(PHOTOS)).repeat_interleave(25), list(PHOTOS)
-    pictures, labels = [], []
+        found = torch.cat([crop.flatten(1, 2).transpose(0, 1) for crop in crops])  # (6 * 25, 3, size, size)
+        return (255 * found).byte(), torch.arange(len(PHOTOS)).repeat_interleave(25), list(PHOTOS)
+    found, labels = [], []
     for label, folders in enumerate(STAMPS.values()):
         for path in sorted(path for folder in folders for path in (STAMPS_FOLDER / folder).rglob("*.png")):
             with Image.open(path) as image:
@@ -138,9 +138,9 @@ def stamps(size: int = 112) -> tuple[Tensor, Tensor, list[str]]:
             on_white = Image.new("RGBA", cut_out.size, "white")
             on_white.alpha_composite(cut_out)
             square = ImageOps.pad(on_white.convert("RGB"), (size, size), Image.Resampling.BICUBIC, "white")
-            pictures.append(torch.frombuffer(bytearray(square.tobytes()), dtype=torch.uint8).view(size, size, 3))
+            found.append(torch.frombuffer(bytearray(square.tobytes()), dtype=torch.uint8).view(size, size, 3))
             labels.append(label)
-    return torch.stack(pictures).permute(0, 3, 1, 2).contiguous(), torch.tensor(labels), list(STAMPS)
+    return torch.stack(found).permute(0, 3, 1, 2).contiguous(), torch.tensor(labels), list(STAMPS)
 
 
 def draw(labels: Tensor, train: int, test: int, seed: int) -> tuple[Tensor, Tensor]:

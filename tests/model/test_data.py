@@ -439,14 +439,14 @@ def test_sample_image():
 
 
 @pytest.mark.parametrize("folder", [images.STAMPS_FOLDER, "nowhere"])
-def test_six_kinds_of_pictures_are_drawn_without_overlap(folder, monkeypatch, capsys):
+def test_six_kinds_of_images_are_drawn_without_overlap(folder, monkeypatch, capsys):
     monkeypatch.setattr(images, "STAMPS_FOLDER", Path(folder))
     there = images.STAMPS_FOLDER.is_dir()
-    pictures, labels, classes = images.stamps(56)
+    pixels, labels, classes = images.stamps(56)
     assert ("apt-get install" in capsys.readouterr().out) != there
-    assert pictures.shape[1:] == (3, 56, 56) and pictures.dtype == torch.uint8
+    assert pixels.shape[1:] == (3, 56, 56) and pixels.dtype == torch.uint8
     assert len(classes) == 6 and labels.bincount().min() >= 20
-    assert pictures.flatten(1).unique(dim=0).shape[0] > 0.95 * len(pictures)  # not one picture many times
+    assert pixels.flatten(1).unique(dim=0).shape[0] > 0.95 * len(pixels)  # not one image many times
     train, test = images.draw(labels, 10, 10, seed=0)
     assert labels[train].bincount().tolist() == labels[test].bincount().tolist() == [10] * 6
     assert not set(train.tolist()) & set(test.tolist())
