@@ -1,6 +1,8 @@
 """Images that the book shows, and pairs of them: the boot, photographs, two halves to compare."""
 
 import base64
+import subprocess
+import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +103,7 @@ def _path(name: str) -> Path:
     return Path(sklearn.datasets.__file__).parent / "images" / where.split(" ")[0]
 
 
-STAMPS = {  # a kind of thing -> its folders in the Debian package tuxpaint-stamps-default (book/licences.md)
+STAMPS = {  # a kind of thing -> its folders in STAMPS_PACKAGE (book/licences.md)
     "mammals": ["animals/mammals"],
     "birds": ["animals/birds"],
     "insects": ["animals/insects"],
@@ -109,14 +111,15 @@ STAMPS = {  # a kind of thing -> its folders in the Debian package tuxpaint-stam
     "fruit and vegetables": ["food/fruit", "food/vegetables"],
     "houses": ["town/houses"],
 }
+STAMPS_PACKAGE = "tuxpaint-stamps-default"
 STAMPS_FOLDER = Path("/usr/share/tuxpaint/stamps")
 
 
 def stamps(size: int = 112) -> tuple[Tensor, Tensor, list[str]]:
     """Colour images of six kinds of things, cut out on white, their labels and the kinds' names.
 
-    They are those that Debian and Ubuntu have for the drawing program Tux Paint. Where the package
-    is not installed, crops of the book's six PHOTOS stand in: which photo is a crop from?
+    They are those that Debian and Ubuntu have for the drawing program Tux Paint; in Colab the package is
+    installed (160 MB). Where it is not, crops of the book's six PHOTOS stand in: which photo is a crop from?
 
     Shapes: -> (N, 3, size, size), uint8; (N,), int64.
     Raises: ValueError if size is below 1.
@@ -125,8 +128,10 @@ def stamps(size: int = 112) -> tuple[Tensor, Tensor, list[str]]:
 
     if not isinstance(size, int) or size < 1:
         raise ValueError(f"size is {size!r}: use 112, for example, a number of pixels")
+    if "google.colab" in sys.modules and not STAMPS_FOLDER.is_dir():
+        subprocess.run(["apt-get", "-qq", "install", STAMPS_PACKAGE], stdout=subprocess.DEVNULL)
     if not STAMPS_FOLDER.is_dir():
-        print("No images of Tux Paint (sudo apt-get install tuxpaint-stamps-default): crops of six photos instead")
+        print(f"No images of Tux Paint (sudo apt-get install {STAMPS_PACKAGE}): crops of six photos instead")
         crops = [photo(name, 5 * size).unfold(1, size, size).unfold(2, size, size) for name in PHOTOS]
         found = torch.cat([crop.flatten(1, 2).transpose(0, 1) for crop in crops])  # (6 * 25, 3, size, size)
         return (255 * found).byte(), torch.arange(len(PHOTOS)).repeat_interleave(25), list(PHOTOS)
