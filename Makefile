@@ -58,9 +58,9 @@ results: .venv/ready  ## measures the experiment NAME=recipes again; without NAM
 
 jax: .venv/jax  ## adds what the appendix on JAX needs to .venv: 500 MB
 
-gpu: .venv/ready  ## runs every notebook as it is stored, on this machine's GPU, and writes _build/gpu.json
+gpu: .venv/ready  ## runs every notebook at full size, on this machine's GPU, and writes _build/gpu.json
 	@mkdir -p _build
-	@$(BIN)/python -m pytest book --junitxml=_build/gpu.xml; passed=$$?; \
+	@VITNB_FAST= $(BIN)/python -m pytest book --junitxml=_build/gpu.xml; passed=$$?; \
 		$(BIN)/python -m tools.seconds _build/gpu.xml _build/gpu.json && exit $$passed
 
 clean:  ## removes what was built

@@ -1,5 +1,6 @@
 """How pytest runs notebooks: nbval's options, and what is left out."""
 
+import os
 from collections.abc import Callable
 from functools import wraps
 
@@ -29,14 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def started(start: Callable, times: int = 3) -> Callable:
-    """Start a kernel again that dies at once.
+    """Start a kernel for a smoke run, and again if it dies at once.
 
-    A kernel's ports are drawn before it listens, and another program may
-    take one of them meanwhile.
+    No output that is compared depends on budget(); VITNB_FAST= (set to
+    nothing) runs the cells at full size. A kernel's ports are drawn before
+    it listens, and another program may take one of them meanwhile.
     """
 
     @wraps(start)
     def starts(*args, **kwargs):
+        kwargs["env"] = {"VITNB_FAST": "1"} | os.environ
         for _ in range(times - 1):
             try:
                 return start(*args, **kwargs)

@@ -22,10 +22,7 @@ from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
 from vitnb.training import Recipe, decay_groups
 
-RECIPES = {
-    "digits": PAGE_RECIPE,
-    "fashion_mnist": replace(PAGE_RECIPE, epochs=3),
-}
+RECIPES = {"digits": PAGE_RECIPE, "fashion_mnist": replace(PAGE_RECIPE, epochs=3)}
 PART = 12  # images at once, where a fault is in how a batch is worked off in parts
 TEST_BATCH = 32  # as in the page: what mixes the images of a batch depends on it
 SEEDS = [0, 1, 2, 3, 4]

@@ -19,15 +19,7 @@ from torch.nn import functional as F
 from experiments._experiment import Experiment
 from experiments._timing import memory_of_this_process
 
-THIS = Experiment(
-    seeds=[0],
-    purpose="timing",
-    data=None,
-    tokens=[512, 1024, 2048, 4096],
-    heads=4,
-    head_dim=32,
-    runs=3,
-)
+THIS = Experiment(seeds=[0], purpose="timing", data=None, tokens=[512, 1024, 2048, 4096], heads=4, head_dim=32, runs=3)
 
 
 def written_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -17,11 +17,7 @@ from experiments import RESULTS, ROOT
 from experiments._data import clothes
 from experiments._experiment import Experiment
 
-THIS = Experiment(
-    seeds=[],
-    purpose="timing",
-    threads=1,
-)
+THIS = Experiment(seeds=[], purpose="timing", threads=1)
 
 WAYS = {"full": "", "fast": "1"}  # VITNB_FAST
 

@@ -29,13 +29,7 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
 
 
-MODELS = {
-    "linear": linear,
-    "MLP": mlp,
-    "CNN": CNN,
-    "ViT": partial(ViT, SMALL),
-    "ViT, our best": partial(ViT, BEST),
-}
+MODELS = {"linear": linear, "MLP": mlp, "CNN": CNN, "ViT": partial(ViT, SMALL), "ViT, our best": partial(ViT, BEST)}
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="choice",

@@ -16,13 +16,7 @@ from experiments._trials import whole_run, whole_runs
 from vitnb import ViT
 from vitnb.training import Recipe
 
-THIS = Experiment(
-    seeds=[0, 1, 2],
-    purpose="choice",
-    reported_on="test",
-    model=SMALL,
-    recipe=Recipe(epochs=18),
-)
+THIS = Experiment(seeds=[0, 1, 2], purpose="choice", reported_on="test", model=SMALL, recipe=Recipe(epochs=18))
 
 
 def run() -> dict:

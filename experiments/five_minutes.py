@@ -14,13 +14,7 @@ from experiments._experiment import Experiment
 from experiments._models import FAST_VIT, FIVE_MINUTES, fast_vit
 from experiments._trials import store_code, whole_run, whole_runs
 
-THIS = Experiment(
-    seeds=list(range(10)),
-    purpose="choice",
-    reported_on="test",
-    **FAST_VIT,
-    recipe=FIVE_MINUTES,
-)
+THIS = Experiment(seeds=list(range(10)), purpose="choice", reported_on="test", **FAST_VIT, recipe=FIVE_MINUTES)
 
 
 def run() -> dict:

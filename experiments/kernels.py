@@ -20,11 +20,7 @@ from experiments import ROOT
 from experiments._data import clothes
 from experiments._experiment import Experiment
 
-THIS = Experiment(
-    seeds=[],
-    purpose="timing",
-    threads=1,
-)
+THIS = Experiment(seeds=[], purpose="timing", threads=1)
 PEAK = "print(__import__('re').search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
 
 

@@ -22,12 +22,7 @@ THIS = Experiment(
     seeds=[0],
     purpose="untrained",
     data=None,
-    photos={
-        "hopper": "Grace Hopper",
-        "collins": "Eileen Collins",
-        "rocket": "a rocket",
-        "cat": "a cat",
-    },
+    photos={"hopper": "Grace Hopper", "collins": "Eileen Collins", "rocket": "a rocket", "cat": "a cat"},
     grid=24,
     pixels=144,  # of a stored photo
     directions=40,

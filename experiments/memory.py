@@ -18,15 +18,7 @@ from experiments._models import SIZES
 from experiments._timing import DEVICE, memory_of_this_process
 
 SIZE = "224/16 768x12"
-THIS = Experiment(
-    seeds=[0],
-    purpose="timing",
-    data=None,
-    device=DEVICE,
-    size=SIZES[SIZE],
-    images=8,
-    runs=15,
-)
+THIS = Experiment(seeds=[0], purpose="timing", data=None, device=DEVICE, size=SIZES[SIZE], images=8, runs=15)
 
 
 def run() -> dict:

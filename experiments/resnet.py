@@ -17,10 +17,7 @@ from experiments._models import FIVE_MINUTES
 from experiments._trials import whole_run
 
 THIS = Experiment(
-    seeds=[0],
-    purpose="choice",
-    reported_on="test",
-    recipe=replace(FIVE_MINUTES, optimizer="adamw", lr=1e-3, epochs=3),
+    seeds=[0], purpose="choice", reported_on="test", recipe=replace(FIVE_MINUTES, optimizer="adamw", lr=1e-3, epochs=3)
 )
 
 

@@ -49,10 +49,7 @@ def build(config: ViTConfig, arm: str, seed: int) -> ViT:
 
 def tasks() -> dict[str, tuple[ViTConfig, Dataset]]:
     data = clothes()
-    return {
-        "pairs": (PAIRS, pairs(data, THIS.images["pairs"])),
-        "single": (SINGLE, data.subset(THIS.images["single"])),
-    }
+    return {"pairs": (PAIRS, pairs(data, THIS.images["pairs"])), "single": (SINGLE, data.subset(THIS.images["single"]))}
 
 
 def run() -> dict:

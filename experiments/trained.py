@@ -11,12 +11,7 @@ from experiments._models import SMALL
 from experiments._trials import stored_model
 from vitnb.training import Recipe
 
-THIS = Experiment(
-    seeds=[0],
-    purpose="mechanism",
-    model=SMALL,
-    recipe=Recipe(epochs=50),
-)
+THIS = Experiment(seeds=[0], purpose="mechanism", model=SMALL, recipe=Recipe(epochs=50))
 
 
 def run() -> dict:

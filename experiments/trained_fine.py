@@ -13,12 +13,7 @@ from experiments._models import SMALL
 from experiments._trials import stored_model
 from vitnb.training import Recipe
 
-THIS = Experiment(
-    seeds=[0],
-    purpose="mechanism",
-    model=replace(SMALL, patch_size=4),
-    recipe=Recipe(epochs=30),
-)
+THIS = Experiment(seeds=[0], purpose="mechanism", model=replace(SMALL, patch_size=4), recipe=Recipe(epochs=30))
 
 
 def run() -> dict:

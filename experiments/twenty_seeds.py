@@ -17,11 +17,7 @@ from vitbook.figures._train_data import dataset
 
 DATA = "digits"
 NAMES = ("right", *ORDERED)
-THIS = Experiment(
-    seeds=list(range(20)),
-    **page(DATA),
-    test_batch=TEST_BATCH,
-)
+THIS = Experiment(seeds=list(range(20)), **page(DATA), test_batch=TEST_BATCH)
 
 
 def run() -> dict:

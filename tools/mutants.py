@@ -1,167 +1,111 @@
 """How many small mistakes in the model, its training and the exercises do the tests notice?
 
-    python -m tools.mutants draw > tools/mutants.json          300 mutants, seed 0
-    python -m tools.mutants run tools/mutants.json FILE        one line of JSON a mutant; goes on where it stopped
-    python -m tools.mutants compare BEFORE AFTER               which were noticed before and are not any more
+    python -m tools.mutants draw > mutants.json      75 mutants of each part, seed 0
+    python -m tools.mutants run mutants.json FILE    one line of JSON a mutant; goes on where it stopped
+    python -m tools.mutants compare BEFORE AFTER     which were noticed before and are not any more
 
 A mutant is one changed token: a comparison turned round, + for -, `and` for `or`, another
-number, True for False, a statement left out. It is found again by its function and the text
-of its line, so that files may move; a line that is gone is reported as gone.
+number, True for False; or a call left out. It is found again by the text of its line, so
+that files may move; a line that is gone is reported as gone.
 """
 
 import ast
 import json
 import random
+import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EACH, SEED, PATIENCE = 75, 0, 600  # mutants of a part, and seconds for the tests of one
-PARTS = {  # part -> files; what is not there has moved
-    "model": "vitnb/patches.py vitnb/positions.py vitnb/attention.py vitnb/blocks.py vitnb/pooling.py vitnb/vit.py"
-    " vitnb/weights.py vitnb/inspection.py",
-    "training": "vitnb/training.py vitnb/evaluation.py vitnb/data.py vitnb/checkpoint.py",
-    "engine": "vitnb/checks/engine.py vitnb/checks/kinds.py vitbook/exercises/engine.py vitbook/exercises/forms.py"
-    " vitbook/exercises/values.py vitbook/exercises/state.py vitbook/exercises/limits.py"
-    " vitbook/exercises/declaration.py",
-    "exercises": "vitnb/checks/chapter_*.py vitbook/exercises/chapter_*.py",
+PARTS = {  # part -> files; stems of test files, {} is the number of a chapter
+    "model": (
+        "vitnb/patches.py vitnb/positions.py vitnb/attention.py vitnb/blocks.py vitnb/pooling.py vitnb/vit.py"
+        " vitnb/weights.py vitnb/inspection.py",
+        "patches positions attention blocks pooling vit weights inspection bad_input border",
+    ),
+    "training": ("vitnb/training.py vitnb/evaluation.py vitnb/data.py", "training data border torchrun bad_input"),
+    "engine": (
+        "vitbook/exercises/[defsvl]*.py",  # without chapters
+        "checks checks_01 checks_03 checks_05 checks_09 checks_12",
+    ),
+    "exercises": ("vitbook/exercises/chapter_*.py", "checks_{} checks"),
 }
-TESTS = {  # stems of test files; {} is the number of a chapter
-    "model": "patches positions attention blocks pooling vit weights inspection bad_input border",
-    "training": "training data border torchrun bad_input",
-    "engine": "checks checks_01 checks_03 checks_05 checks_09 checks_12",
-    "exercises": "checks_{} checks",
-}
-SWAPS = {
-    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not",
-    ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in", ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*",
-    ast.FloorDiv: "/", ast.Pow: "*", ast.And: "or", ast.Or: "and",
-}  # fmt: skip
-WORDS = {
-    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is",
-    ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in", ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/",
-    ast.FloorDiv: "//", ast.Pow: "**", ast.And: "and", ast.Or: "or",
-}  # fmt: skip
+SWAPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in", "not": "",
+         "+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "**": "*", "and": "or", "or": "and", "True": "False",
+         "False": "True"}  # fmt: skip
+CALL = re.compile(r"\s+[\w.]+\(.*\)$")
+NO_BODY = re.compile(r"\s*(def|class|@|import|from)\b")
 
 
-@dataclass(frozen=True)
-class Mutant:
-    part: str
-    file: str  # its name, without folders
-    function: str
-    line: str  # the text of the line
-    at: int  # the column
-    old: str
-    new: str
-
-
-def between(source: list[str], left: ast.AST, right: ast.AST, operator: ast.AST) -> tuple[int, int] | None:
-    """Line and column of an operator between two operands on one line."""
-    if left.end_lineno != right.lineno:
-        return None
-    at = source[left.end_lineno - 1].find(WORDS[type(operator)], left.end_col_offset, right.col_offset)
-    return (left.end_lineno, at) if at >= 0 else None
-
-
-def changes(source: list[str], node: ast.AST) -> Iterator[tuple[int, int, str, str]]:
-    """Line, column, old and new text of all changes at one node."""
-    pairs = []
-    if isinstance(node, ast.Compare):
-        pairs = list(zip([node.left, *node.comparators], node.comparators, node.ops, strict=False))
-    elif isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in SWAPS and isinstance(node, ast.BinOp):
-        pairs = [(node.left, node.right, node.op)]
-    elif isinstance(node, ast.BoolOp):
-        pairs = [(a, b, node.op) for a, b in zip(node.values, node.values[1:], strict=False)]
-    for left, right, operator in pairs:
-        if type(operator) in SWAPS and (place := between(source, left, right, operator)):
-            yield *place, WORDS[type(operator)], SWAPS[type(operator)]
-    if isinstance(node, ast.Constant) and type(node.value) in (bool, int, float) and node.lineno == node.end_lineno:
-        old = source[node.lineno - 1][node.col_offset : node.end_col_offset]
-        new = str(not node.value) if type(node.value) is bool else repr(node.value + 1 if node.value else 1)
-        yield node.lineno, node.col_offset, old, new
-    simple = isinstance(node, ast.Expr | ast.AugAssign) and not isinstance(getattr(node, "value", None), ast.Constant)
-    if simple and node.lineno == node.end_lineno and not isinstance(getattr(node, "value", None), ast.Yield):
-        yield node.lineno, node.col_offset, source[node.lineno - 1][node.col_offset : node.end_col_offset], "pass"
-
-
-def possible(part: str, path: Path) -> Iterator[Mutant]:
-    """All mutants of a file, but of annotations and texts: columns of ASCII lines are characters."""
-    source = path.read_text(encoding="utf-8").split("\n")
-    for top in ast.parse("\n".join(source)).body:
-        for function in [top, *getattr(top, "body", [])] if isinstance(top, ast.ClassDef) else [top]:
-            if not isinstance(function, ast.FunctionDef):
+def possible(part: str, path: Path) -> Iterator[dict]:
+    """All mutants of a file that are Python."""
+    source = path.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(iter(source.splitlines(keepends=True)).__next__):
+        line, at, old = token.line.rstrip("\n"), token.start[1], token.string
+        new = SWAPS.get(old)
+        if token.type == tokenize.NUMBER:
+            new = repr(ast.literal_eval(old) + 1)
+        if CALL.match(line) and at == len(line) - len(line.lstrip()):
+            old, new = line[at:], "pass"
+        if new is not None and line[at:].startswith(old) and not NO_BODY.match(line) and source.count(f"{line}\n") == 1:
+            one = {"part": part, "file": path.name, "line": line, "at": at, "old": old, "new": new}
+            try:
+                ast.parse(source.replace(line, changed(one)))
+            except SyntaxError:
                 continue
-            name = function.name if function is top else f"{top.name}.{function.name}"
-            for statement in function.body:
-                for node in ast.walk(statement):
-                    for number, at, old, new in changes(source, node):
-                        line = source[number - 1]
-                        if line.isascii() and source.count(line) == 1:
-                            yield Mutant(part, path.name, name, line, at, old, new)
+            yield one
+
+
+def changed(one: dict) -> str:
+    return one["line"][: one["at"]] + one["new"] + one["line"][one["at"] + len(one["old"]) :]
 
 
 def files(part: str) -> list[Path]:
-    return sorted(path for pattern in PARTS[part].split() for path in ROOT.glob(pattern))
+    return sorted(path for pattern in PARTS[part][0].split() for path in ROOT.glob(pattern))
 
 
-def drawn() -> list[Mutant]:
-    draw = random.Random(SEED)
-    return [one for part in PARTS for one in draw.sample([m for f in files(part) for m in possible(part, f)], EACH)]
-
-
-def tests(mutant: Mutant) -> list[Path]:
-    """The files of tests that are there for this part, those of its own name first."""
-    stems = TESTS[mutant.part].format(mutant.file.removeprefix("chapter_").removesuffix(".py")).split()
-    stems.sort(key=lambda stem: stem != mutant.file.removesuffix(".py"))
-    return [path for stem in stems for path in ROOT.glob(f"tests/**/test_{stem}.py")]
-
-
-def tried(mutant: Mutant) -> str:
+def tried(one: dict) -> str:
     """What the tests say of a mutant: noticed, survives, or gone if the line is not there any more."""
-    for path in sorted(files(mutant.part), key=lambda path: path.name != mutant.file):  # or where it has moved
+    for path in sorted(files(one["part"]), key=lambda path: path.name != one["file"]):  # or where it has moved
         text = path.read_text(encoding="utf-8")
-        if text.split("\n").count(mutant.line) == 1:
+        if text.split("\n").count(one["line"]) == 1:
             break
     else:
         return "gone"
-    end = mutant.at + len(mutant.old)
-    line = f"{mutant.line[: mutant.at]}{mutant.new}{mutant.line[end:]}"
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *map(str, tests(mutant))]
+    stem = one["file"].removesuffix(".py")
+    stems = sorted(PARTS[one["part"]][1].format(stem.removeprefix("chapter_")).split(), key=lambda name: name != stem)
+    tests = [str(path) for name in stems for path in ROOT.glob(f"tests/**/test_{name}.py")]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     try:
-        path.write_text(text.replace(mutant.line + "\n", line + "\n"), encoding="utf-8")
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT}
-        return "survives" if subprocess.run(command, timeout=PATIENCE, **quiet).returncode == 0 else "noticed"
+        path.write_text(text.replace(f"{one['line']}\n", f"{changed(one)}\n"), encoding="utf-8")
+        done = subprocess.run(command, timeout=PATIENCE, capture_output=True, cwd=ROOT)
+        return "noticed" if done.returncode else "survives"
     except subprocess.TimeoutExpired:
         return "noticed"
     finally:
         path.write_text(text, encoding="utf-8")
 
 
-def run(mutants: list[Mutant], out: Path) -> None:
-    done = len(out.read_text().splitlines()) if out.exists() else 0
-    for mutant in mutants[done:]:
-        with out.open("a") as file:
-            file.write(json.dumps({"outcome": tried(mutant), **asdict(mutant)}) + "\n")
-
-
 def main(what: str, *paths: str) -> None:
     if what == "draw":
-        print(json.dumps([asdict(one) for one in drawn()], indent=0))
+        draw = random.Random(SEED)
+        every = [[one for path in files(part) for one in possible(part, path)] for part in PARTS]
+        print(json.dumps([one for of_part in every for one in draw.sample(of_part, EACH)], indent=0))
     elif what == "run":
-        run([Mutant(**one) for one in json.loads(Path(paths[0]).read_text())], Path(paths[1]))
+        out = Path(paths[1])
+        for one in json.loads(Path(paths[0]).read_text())[len(out.read_text().splitlines()) if out.exists() else 0 :]:
+            said = json.dumps({"outcome": tried(one), **one})
+            with out.open("a") as file:
+                file.write(f"{said}\n")
     else:
         before, after = ([json.loads(line) for line in Path(path).read_text().splitlines()] for path in paths)
         for one, other in zip(before, after, strict=True):
-            if one["outcome"] == "noticed" and other["outcome"] == "survives":
+            if (one["outcome"], other["outcome"]) == ("noticed", "survives"):
                 print(json.dumps(other))
-        for name, all_ in (("before", before), ("after", after)):
-            print(
-                name,
-                {outcome: sum(m["outcome"] == outcome for m in all_) for outcome in ("noticed", "survives", "gone")},
-            )
 
 
 if __name__ == "__main__":

@@ -359,10 +359,7 @@ WRONG["12.4"] |= {
     "Expected a pair (name or numbers, list of findings), got a list of 1": lambda: [("pool", shapes)],
     "expected this finding to be (family, test), and the test a function, got a function": lambda: (3, [shapes]),
     "expected this finding to be (family, test), and the test a function, got a tuple": lambda: (3, [("pool", "cls")]),
-    ONE_WIDTH: [
-        finding(19, "attend", with_sizes_of_the_chapter),
-        finding(14, "wire", with_sizes_of_the_models),
-    ],
+    ONE_WIDTH: [finding(19, "attend", with_sizes_of_the_chapter), finding(14, "wire", with_sizes_of_the_models)],
     f"{ONE_WIDTH} Does it leave room": finding(3, "pool", finds_nan_only),
     "It refuses 1 of 6 right models, for example one with post-norm blocks: too strong. What you ask for must hold "
     'wherever the norms stand. A config says norm="pre" or "post", and a right model keeps what it says.': (

@@ -164,6 +164,8 @@ ATTACKS = {
     "the marks by the root of the process": "open('/proc/self/root' + BOOK).read()",
     "the marks from the folder upwards": "open('../' * 60 + BOOK[1:]).read()",
     "the folder of the marks": "os.listdir(os.path.dirname(BOOK))",
+    "the mode of the marks": "os.chmod(BOOK, 0o777)",
+    "the times of the marks": "os.utime(BOOK, (1, 1))",
     "an attribute of the marks": "os.getxattr(BOOK, 'user.grade')",
     "passwords": "open('/etc/shadow').read()",
     "read the checks": "open(VITBOOK + '/exercises/engine.py').read()",
@@ -203,6 +205,7 @@ ATTACKS = {
     "limits of the grader": "resource.prlimit(GRADER, resource.RLIMIT_CPU)",
     "memory of the grader": "os.open(f'/proc/{GRADER}/mem', os.O_RDONLY)",
     "environment of the grader": "open(f'/proc/{GRADER}/environ').read()",
+    "the command of the grader": "open(f'/proc/{GRADER}/cmdline').read()",
     "hide from the grader": "libc.prctl(4, 0, 0, 0, 0); libc.prctl(3, 0, 0, 0, 0) == 1 and refused()",
     "more memory": "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
     "more time": "resource.setrlimit(resource.RLIMIT_CPU, (-1, -1))",
@@ -271,8 +274,9 @@ def test_an_attack_fails_and_its_student_is_told(case, attacked):
     assert kind and kind[1] in REFUSALS, attacked[case].sentence
 
 
-def test_metadata_and_the_teachers_names_stay_outside(shut, tmp_path, monkeypatch):
+def test_metadata_and_the_teachers_names_stay_outside_and_files_inside(shut, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"/opt/ada-lovelace/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("TOKEN_OF_THE_TEACHER", "ada-lovelace")
     secret = tmp_path / "grade of Ada is 5"
     secret.write_text("x")
     with contextlib.suppress(OSError):
@@ -280,12 +284,17 @@ def test_metadata_and_the_teachers_names_stay_outside(shut, tmp_path, monkeypatc
     attack = f"""
 tries("attribute", lambda: os.getxattr({str(secret)!r}, "user.grade"))
 tries("attributes", lambda: os.listxattr({str(secret)!r}))
-tries("PATH", lambda: "ada-lovelace" in str(os.environ) or None)
+tries("PATH and TOKEN", lambda: "ada-lovelace" in str(os.environ) or None)
+for folder in ("/tmp", "/dev/shm"):
+    tries("file", lambda: open(folder + "/vitnb-mine", "w").write("x") and None)
 def notified():
     fd = call(294, 0); call(254, fd, {str(tmp_path)!r}.encode(), 0xFFF); return fd
 tries("inotify", notified)
+tries("nice", lambda: os.setpriority(os.PRIO_PROCESS, {os.getpid()}, 19))
 """
-    assert told(shut, tmp_path, attack).startswith("[]")
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    assert told(shut, tmp_path, attack).startswith("[]") and os.getpriority(os.PRIO_PROCESS, 0) == nice
+    assert not any(Path(folder, "vitnb-mine").exists() for folder in ("/tmp", "/dev/shm"))
 
 
 def test_a_submission_blocks_nobody_by_a_lock(shut, tmp_path):
@@ -499,6 +508,7 @@ def waits_for(condition, seconds=300):  # on a very busy machine
 @pytest.mark.parametrize("by", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_a_grader_that_is_killed_takes_all_with_it(by, shut, tmp_path, folder):
     path = store(tmp_path / "one.ipynb", TRIES, LEFT["a double fork in a session of its own"] + "\nnap('undead')")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background is born deaf to it
     grader = get_context("fork").Process(target=student.judge, args=(shut, path, ["1.1"]))
     grader.start()
     try:
@@ -884,7 +894,7 @@ def test_while_a_notebook_runs_nobody_else_can_read_it(shut, tmp_path, folder):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox, "excess", watch)
-        path = store(tmp_path / "one.ipynb", counting("import time; time.sleep(1)"), COUNT_CHECK)
+        path = store(tmp_path / "one.ipynb", counting("import time; time.sleep(0.1)"), COUNT_CHECK)
         assert student.judge(shut, path, ["1.1"], seconds=SECONDS)["1.1"].right
     assert set(modes) == {0o700}
 

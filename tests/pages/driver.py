@@ -90,32 +90,56 @@ ALIKE = """() => {
     }
     return around.get(element);
   };
-  const known = (piece) => {
+  const look = (piece) => {
     const { color, fontSize, fontWeight, visibility } = getComputedStyle(piece);
-    const look = [color, fontSize, fontWeight, visibility, behind(piece)].join();
-    return seen.has(look) || !seen.add(look);
+    return [color, fontSize, fontWeight, visibility, behind(piece)].join();
   };
+  const first = (text) => !seen.has(text) && !!seen.add(text);
+  const known = (piece) => !first(look(piece));
+  // Of code there is so much that pieces of one class in one block are not even looked at.
+  const blocks = new Map();
+  const block = (one) => blocks.get(one) ?? blocks.set(one, look(one)).get(one);
+  const twin = (piece) =>
+    !first([piece.className, piece.getAttribute("style"), block(piece.parentElement)].join()) || known(piece);
   const pieces = [...document.querySelectorAll("pre *")].filter(
     (piece) => !piece.children.length && !piece.closest(".live-figure"));
-  for (const piece of pieces.filter(known)) piece.replaceWith(...piece.childNodes);
+  for (const piece of pieces.filter(twin)) piece.replaceWith(...piece.childNodes);
   const texts = [...document.querySelectorAll("article *")].filter(
     (piece) => !piece.closest(".live-figure, svg, pre *") && getComputedStyle(piece).position === "static"
       && [...piece.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim()));
   for (const piece of texts) piece.toggleAttribute("data-alike", known(piece));
 }"""
+# What is left to measure: axe takes its time for each element, measured or not.
+PRUNED = """() => [...document.querySelectorAll("article [data-alike]")].reverse().forEach(
+  (piece) => piece.querySelector(":not([data-alike])") ?? piece.remove())"""
 MEASURED = "axe.configure({ rules: [{ id: 'color-contrast', selector: ':not([data-alike])' }] })"
 # Style sheets, which axe would fetch once more, are asked for by no rule that is on.
 OPTIONS = DEFAULT_OPTIONS | {"preload": {"assets": ["media"]}}
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
+ALL_ELSE = {"rules": {name: {"enabled": False} for name in COLOURS["runOnly"]}}
 
 
 def assert_sound(page, part=".live-figure", colours_only=False):
     """axe finds nothing wrong with what can be seen now; part: None for all; colours_only: all else was seen before."""
+    assert_passes(page, part, COLOURS if colours_only else {})
+
+
+def assert_text_sound(page, colours_only=False):
+    """The same of a page's article, of which afterwards little is left."""
+    if colours_only:
+        page.evaluate(ALIKE)
+    else:
+        assert_passes(page, "article", ALL_ELSE)
+    page.evaluate(PRUNED)
+    assert_passes(page, "article", COLOURS)
+
+
+def assert_passes(page, part, rules):
     page.evaluate(ALIKE)
     if page.evaluate("typeof axe === 'undefined'"):
         page.evaluate(Axe().axe_script)
         page.evaluate(MEASURED)
-    asked = [part and {"include": [part]}, OPTIONS | (COLOURS if colours_only else {})]
+    asked = [part and {"include": [part]}, OPTIONS | rules]
     results = AxeResults(page.evaluate("([part, options]) => axe.run(part ?? document, options)", asked))
     assert results.violations_count == 0, results.generate_report()
 

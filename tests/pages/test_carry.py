@@ -27,16 +27,7 @@ from vitbook.quizzes import QUIZZES
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "book" / "03-attention.ipynb"
-KEPT = (
-    "setup",
-    "attn-card",
-    "attn-holes",
-    "attn-qkv-code",
-    "attn-drawing",
-    "more-right",
-    "f393d8d7",
-    "quiz",
-)
+KEPT = ("setup", "attn-card", "attn-holes", "attn-qkv-code", "attn-drawing", "more-right", "f393d8d7", "quiz")
 SECOND = """# Words
 
 ## Exercises

@@ -15,16 +15,7 @@ from playwright.sync_api import expect
 
 from pages import live_figures, notebooks
 from tests.pages import small_book
-from tests.pages.driver import (
-    assert_fits_a_phone,
-    assert_in_use,
-    drag,
-    node,
-    read_line,
-    refuses,
-    survives,
-    touch,
-)
+from tests.pages.driver import assert_fits_a_phone, assert_in_use, drag, node, read_line, refuses, survives, touch
 from vitbook import figures, results
 from vitbook.figures import PatchExplorer
 from vitbook.figures._base import module

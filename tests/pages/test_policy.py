@@ -66,10 +66,7 @@ PLANTS = {
     "a frame": ('<iframe src="EVIL/"></iframe>', "frame-src: http://localhost"),
     "a style": ("<style>h1 { display: none }</style>", "style-src-elem: inline"),
     "a style in an attribute": ('<p style="position: fixed; inset: 0">x</p>', "style-src-attr: inline"),
-    "a style sheet from elsewhere": (
-        '<link rel="stylesheet" href="EVIL/x.css">',
-        "style-src-elem: http://localhost",
-    ),
+    "a style sheet from elsewhere": ('<link rel="stylesheet" href="EVIL/x.css">', "style-src-elem: http://localhost"),
     "another base": ('<base href="EVIL/">', "base-uri: http://localhost"),
     "an object": ('<object data="EVIL/x.swf"></object>', "object-src: http://localhost"),
     "a film": ('<video src="EVIL/x.mp4"></video>', "media-src: http://localhost"),

@@ -396,10 +396,7 @@ MACHINE = {
         f"Machine: the archive has wheels for {HERE}-{PYTHON}, and this is {HERE}-3.8. "
         f"Run: python{PYTHON} room.py install",
     ),
-    "little memory": (
-        (room_installer, "memory", lambda: 2e9),
-        "Memory: 4 GB are needed, and this machine has 2.0 GB.",
-    ),
+    "little memory": ((room_installer, "memory", lambda: 2e9), "Memory: 4 GB are needed, and this machine has 2.0 GB."),
     "no browser": ((webbrowser, "get", no_browser), "Browser: none was found; JupyterLab and the pages need one."),
 }
 

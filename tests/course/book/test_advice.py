@@ -28,15 +28,7 @@ import vitnb
 from tests.course.book.advice import SPACE, code
 from vitbook import faults, quizzes
 from vitbook.faults import _build, _fault, _published
-from vitnb import (
-    checkpoint,
-    data,
-    evaluation,
-    inspection,
-    lora,
-    training,
-    weights,
-)
+from vitnb import checkpoint, data, evaluation, inspection, lora, training, weights
 from vitnb.training import Recipe, fit
 from vitnb.vit import ViT, ViTConfig
 
@@ -45,6 +37,7 @@ SOURCES = [*ROOT.glob("vitnb/*.py"), *ROOT.glob("vitbook/faults/*.py"), *ROOT.gl
 ELSEWHERE = {"distributed.py"}  # takes several processes: tests/model/test_torchrun.py
 
 FOLDER = Path(tempfile.mkdtemp(prefix="advice-"))
+weights.save(ViT(ViTConfig()), FOLDER / "vit.safetensors")
 SIZES = dict(image_size=32, patch_size=8, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=24, num_classes=5)
 PLAIN = dict(img_size=32, patch_size=8, embed_dim=16, depth=2, num_heads=2, num_classes=5)
 CONV = torchvision.models.vision_transformer.ConvStemConfig(16, 3, 8)
@@ -131,6 +124,16 @@ def recorded(model: nn.Module) -> list:
         return maps
 
 
+def with_a_head_to_train() -> ViT:
+    model = small(num_classes=2).requires_grad_(False)
+    model.head.requires_grad_(True)
+    return model
+
+
+def exported(images: torch.Tensor) -> object:
+    return torch.export.export(small().eval(), (images,))
+
+
 pixels = torch.randint(256, (6, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 D = data.Dataset(pixels, torch.arange(6) % 2, pixels, torch.arange(6) % 2, ("a", "b"))
 NAMES = {f.replaces: name for name, f in faults.FAULTS.items()}
@@ -149,6 +152,7 @@ SPACE = (
 )
 MAPS = "[torch.full((1, 2, 5, 5), 0.2)]"
 
+ITSELF = "the advice is the call"
 # the call; the name and the bad value; what to do where the advice is prose
 ROWS = [
     ("ViTConfig(depth=depth)", "depth", "'2'"),
@@ -206,12 +210,7 @@ ROWS = [
     ("D.subset(n)", "n", "0", "1"),
     ("D.hold_out(n)", "n", "6", "5"),
     ("evaluate(small(), D.normalize(pixels), labels)", "labels", "D.test_labels[:3]", "D.test_labels"),
-    (
-        "evaluate(model, D.normalize(pixels), D.test_labels)",
-        "model",
-        "nn.Conv2d(1, 1, 1)",
-        "small()",
-    ),
+    ("evaluate(model, D.normalize(pixels), D.test_labels)", "model", "nn.Conv2d(1, 1, 1)", "small()"),
     ("evaluate(model, D.normalize(pixels), D.test_labels)", "model", "'vit'", "small()"),
     ("final_test(small(), data)", "data", "3", "D"),
     ("final_test(small(), data)", "data", "D.hold_out(2)", "D"),
@@ -294,6 +293,44 @@ ROWS = [
     ("quizzes.read(path)", "path", "quiz('## Why?' + ANSWERS + '\\n- no')", "quiz('## Why?' + ANSWERS)"),
     ("quizzes.read(path)", "path", "quiz('## Why?' + ANSWERS + ANSWERS)", "quiz('## Why?' + ANSWERS)"),
     ("quizzes.read(path)", "path", "quiz('## Why?' + ANSWERS.replace('x', ' '))", "quiz('## Why?' + ANSWERS)"),
+    ("weights.from_timm(model)", "model", "'vit_base_patch16_224'", "tm()"),
+    ("weights.from_timm(model)", "model", "tv()", ITSELF),
+    ("weights.from_torchvision(model)", "model", "tm()", ITSELF),
+    ("weights.from_huggingface(model)", "model", "tm()", ITSELF),
+    ("weights.from_timm(model)", "model", "hf('Dinov2Model')", ITSELF),
+    ("weights.from_torchvision(model)", "model", "tv().to('meta')"),
+    ("weights.save(model, 'm')", "model", "small().state_dict()"),
+    ("weights.save(small(), path)", "path", "None"),
+    ("weights.load(path)", "path", "3"),
+    ("small().load_state_dict(state)", "state", "small(num_classes=3).state_dict()", "small().state_dict()"),
+    ("small().load_state_dict(state)", "state", "small(depth=3).state_dict()", "small().state_dict()"),
+    ("small().load_state_dict(state)", "state", "{}", "small().state_dict()"),
+    ("small().with_head(num_classes)", "num_classes", "['cat', 'dog']"),
+    ("small().with_head(num_classes)", "num_classes", "False"),
+    ("small().resized(img_size)", "img_size", "'8'"),
+    ("small().resized(img_size)", "img_size", "(8,)"),
+    ("ViTConfig(mlp_ratio=ratio)", "ratio", "float('nan')"),
+    ("ViTConfig(qkv_bias=flag)", "flag", "'no'"),
+    ("ViTConfig(init_values=init)", "init", "0"),
+    ("ViTConfig(reg_tokens=n)", "n", "0.0"),
+    ("data.folder(photos('a', 'b'), 8, memory=memory)", "memory", "'4GB'"),
+    ("data.folder(photos('a', 'b'), 8, validation=share)", "share", "20"),
+    ("data.folder(photos('a', 'b'), 8, mirror=mirror)", "mirror", "'no'"),
+    ("data.folder(photos('a', 'b'), img_size)", "img_size", "'8x8'"),
+    ("Recipe(lr_by_part=parts)", "parts", "[('head', 1e-3)]"),
+    ("Recipe(lr_by_part=parts)", "parts", "{11: 1e-3}"),
+    ("Recipe(lr_by_part={'head': lr})", "lr", "float('nan')"),
+    ("Recipe(epochs=epochs)", "epochs", "float('nan')"),
+    ("Recipe(epochs=epochs)", "epochs", "'2.5'"),
+    ("Recipe(weight_decay=decay)", "decay", "'0.05'"),
+    ("Recipe(erase=erase)", "erase", "None"),
+    ("Recipe(flip=flip)", "flip", "'no'"),
+    ("fit(with_a_head_to_train(), D, Recipe(1, 2, lr_by_part={part: 1e-3}))", "part", "'blocks'", "'head'"),
+    ("fit(small(num_classes=2), D, Recipe(1, 2), checkpoint=path)", "path", "3"),
+    ("fit(model, D, Recipe(1, 2))", "model", "ViT", "small(num_classes=2)"),
+    ("recorded(model)", "model", "None", "small()"),
+    ("exported(images)", "images", "pixels", "D.normalize(pixels)"),
+    ("exported(images)", "images", "torch.rand(2, 1, 9, 8)", "torch.rand(2, 1, 8, 8)"),
 ]
 ANSWERS = "\n\n- [x] So.\n\n  Yes.\n- [ ] Not so.\n\n  No.\n"
 
@@ -334,7 +371,8 @@ def where(trace: TracebackType | None) -> set[tuple[str, int]]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(row[:3]))
-def test_advice_works(row):
+def test_advice_works(row, monkeypatch):
+    monkeypatch.chdir(FOLDER)
     call, name, bad, *fix = row
     space = SPACE | {name: eval(bad, SPACE)}
     if name == "means":
@@ -348,6 +386,11 @@ def test_advice_works(row):
         REACHED.update(where(error.__traceback__))
         error = error.__cause__
     assert "\n" not in message
+    if isinstance(space[name], int | float | str) and space[name] != "":
+        assert repr(space[name]) in message or f"got {type(space[name]).__name__}" in message
+    if fix == [ITSELF]:
+        assert isinstance(eval(code(message), space | vars(weights)), ViT)
+        return
     if not fix:
         space[name] = eval(code(message), space)
     elif fix != ["None"]:

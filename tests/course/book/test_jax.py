@@ -40,9 +40,10 @@ def changed(config, **changes):
     return ViTConfig(**config.to_dict() | changes)
 
 
-@pytest.mark.parametrize("pool", ["cls", "mean"])
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "size, norm, pool",
+    [("28/4", "pre", "cls"), ("28/4", "post", "mean"), ("28/7", "pre", "mean"), ("32/8", "post", "cls")],
+)
 def test_the_same_weights_give_the_same_logits(size, norm, pool):
     theirs, ours, images = both(changed(SIZES[size], norm=norm, global_pool=pool))
     assert all((p != 0).all() and (p != 1).all() for p in theirs.parameters())

@@ -27,7 +27,7 @@ from vitnb.training import Recipe, decay_groups
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ViTConfig(img_size=8, patch_size=2, num_classes=7, embed_dim=24, depth=2, num_heads=3, mlp_ratio=1.5)
-STEPS = 20
+STEPS = 10
 DRAWN = ("made in each call", "new at each call")  # by each machine with its own random numbers: only judged
 
 
