@@ -169,10 +169,8 @@ def faults(browser: Firefox | WebKit, number: int) -> list[str]:
 
     if not (patiently(lambda: run(WAKE)) and patiently(lambda: run(COMPLETE))):
         return ["does not wake"]
-    return [
-        *filter(None, [run(FAILED)]),
-        *(f"no change by {how}" for how in ("key", "mouse", "touch") if not use(browser, run, how)),
-    ]
+    unmoved = [f"no change by {how}" for how in ("key", "mouse", "touch") if not use(browser, run, how)]
+    return [*unmoved, *filter(None, [run(FAILED)])]
 
 
 def tried(browser: Firefox | WebKit, path: Path, width: int) -> list[str]:
