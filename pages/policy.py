@@ -34,6 +34,7 @@ THEBE = re.compile(
     r'<script>(?:const THEBE_JS_URL|kernelName =)[^<]*</script>|<script type="text/x-thebe-config">[^<]*</script>'
     r'|<script[^>]*src="[^"]*sphinx-thebe\.js[^"]*"[^>]*></script>|<link[^>]*sphinx-thebe\.css[^>]*>'
 )
+AHEAD = re.compile(r'<link[^>]*rel="next"[^>]*>')  # Firefox fetches that page, which the policy refuses
 HANDLERS = re.compile(r'\bonclick="(toggleFullScreen|window\.print)\(\)"')  # buttons.js does it instead
 LEFTOVERS = ("_static/webpack-macros.html", "_static/sbt-webpack-macros.html")  # templates of the theme, no pages
 LEFTOVERS += ("_static/sphinx-thebe.js", "_static/sphinx-thebe.css")
@@ -153,7 +154,7 @@ def policy(found: Found, extra: Found | None = None) -> str:
 
 def lighter(page: str) -> str:
     """Return a page without what the policy would refuse and the book does not need."""
-    return HANDLERS.sub(r'data-does="\1"', THEBE.sub("", WRITTEN.sub("", page)))
+    return HANDLERS.sub(r'data-does="\1"', AHEAD.sub("", THEBE.sub("", WRITTEN.sub("", page))))
 
 
 def sealed(page: str, extra: Found | None = None) -> str:

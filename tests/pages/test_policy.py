@@ -50,6 +50,8 @@ def test_a_page_may_do_no_more_than_it_needs(site):
     assert {FIRST, RACE} <= computes < set(PAGES)
     assert of(site, DECK)["frame-src"] == ["'self'"]
     assert [path for path in PAGES if "frame-src" in of(site, path)] == []
+    # Firefox would fetch the page that a link in the head calls the next, and the policy would refuse it.
+    assert [path for path in PAGES if re.search('<link[^>]*rel="(next|prefetch)"', (site / path).read_text())] == []
 
 
 # ---- What is planted is refused. Each plant says so if it runs, and EVIL notes whoever asks it for something.

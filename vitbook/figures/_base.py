@@ -4,17 +4,20 @@ import base64
 import io
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import anywidget
 import matplotlib.figure
+import torch
 from matplotlib import pyplot as plt
 from PIL import Image
 from torch import Tensor
 
 from vitnb import plots
 from vitnb._validate import tensor
+from vitnb.vit import ViT
 
 HERE = Path(__file__).parent
 IMPORT = re.compile(r'^import ([^;]*?) from "(\.\.?/[\w./-]+)";\n', re.MULTILINE)
@@ -156,3 +159,28 @@ def image_bytes(name: str, image: Tensor) -> bytes:
     elif str(image.dtype) != "torch.uint8":
         raise TypeError(f"{name} must be float in [0, 1] or uint8, got {image.dtype}: use {name}.byte()")
     return image.byte().cpu().contiguous().numpy().tobytes()
+
+
+def named_images(images: Tensor, names: Sequence[str] | None) -> tuple[Tensor, list[str], bytes]:
+    """Return images, (B, C, H, W) or (C, H, W), as a batch, with a name for each and their bytes, or raise an error."""
+    images = tensor("images", images[None] if getattr(images, "ndim", 0) == 3 else images, 4, "(B, C, H, W)")
+    B = len(images)
+    names = [f"image {n}" for n in range(B)] if names is None else [str(name) for name in names]
+    if not B or len(names) != B:
+        raise ValueError(f"names has {len(names)} for {B} images: give each image one, and at least one image")
+    return images, names, b"".join(image_bytes(f"images[{n}]", image) for n, image in enumerate(images))
+
+
+def pixels_of(flat: bytes, *shape: int) -> Tensor:
+    """Return images of this shape, (C, H, W), from the bytes that image_bytes made: (B, C, H, W)."""
+    return torch.frombuffer(bytearray(flat), dtype=torch.uint8).reshape(-1, *shape)
+
+
+def named_networks(models: Mapping[str, ViT]) -> dict[str, ViT]:
+    """Return networks under their names, or raise TypeError."""
+    for name, model in models.items():
+        if not isinstance(model, ViT):
+            raise TypeError(
+                f"models must hold vitnb.ViTs, got {type(model).__name__} as {name!r}: use from_timm(model)"
+            )
+    return {str(name): model for name, model in models.items()}

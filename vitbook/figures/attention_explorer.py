@@ -11,9 +11,9 @@ import traitlets
 from matplotlib import pyplot as plt
 from torch import Tensor
 
-from vitbook.figures._base import Figure, image_bytes, module, style, within
+from vitbook.figures._base import Figure, module, named_images, named_networks, pixels_of, style, within
 from vitnb import plots
-from vitnb._validate import choice, tensor
+from vitnb._validate import choice
 from vitnb.attention import record_attention
 from vitnb.inspection import rollout
 from vitnb.vit import ViT
@@ -77,18 +77,13 @@ class AttentionExplorer(Figure):
         scores: bool = False,
     ):
         models = _networks(models)
-        images = tensor("images", images[None] if getattr(images, "ndim", 0) == 3 else images, 4, "(B, C, H, W)")
-        B, C, H, W = images.shape
-        names = [f"image {n}" for n in range(B)] if names is None else [str(name) for name in names]
-        if not B or len(names) != B:
-            raise ValueError(f"names has {len(names)} for {B} images: give each image one, and at least one image")
-        pixels = b"".join(image_bytes(f"images[{n}]", image) for n, image in enumerate(images))
+        images, names, pixels = named_images(images, names)
         first = next(iter(models.values()))
         L, T = first.config.depth, first.num_prefix_tokens + first.patch_embed.num_patches
         sizes = [L, first.config.num_heads, T]
-        if (weights := len(models) * B * math.prod(sizes) * T) > MAX_WEIGHTS:
+        if (weights := len(models) * len(images) * math.prod(sizes) * T) > MAX_WEIGHTS:
             raise ValueError(
-                f"the maps of {B} images hold {weights:,} weights, at most {MAX_WEIGHTS:,} can travel: "
+                f"the maps of {len(images)} images hold {weights:,} weights, at most {MAX_WEIGHTS:,} can travel: "
                 "use fewer images, or a larger patch_size"
             )
         recorded = b"".join(_record(model, images, normalize, scores) for model in models.values())
@@ -98,7 +93,7 @@ class AttentionExplorer(Figure):
             sizes=sizes,
             grid=list(first.patch_embed.grid_size),
             prefix=first.num_prefix_tokens,
-            shape=[C, H, W],
+            shape=list(images.shape[1:]),
             pixels=pixels,
             width=first.config.embed_dim // first.config.num_heads,
             token=first.num_prefix_tokens,
@@ -134,9 +129,8 @@ class AttentionExplorer(Figure):
 
     def still(self) -> matplotlib.figure.Figure:
         rows, cols = self.grid
-        C, H, W = self.shape
-        flat = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8)
-        image = flat.reshape(-1, C, H, W)[self.image]
+        _, H, W = self.shape
+        image = pixels_of(self.pixels, *self.shape)[self.image]
         weights, n = self.weights()[:, self.layer, :, self.token], self.token - self.prefix  # (networks, h, T)
         shown = min(self.sizes[1], 6)
         columns = 1 + shown
@@ -181,12 +175,7 @@ class AttentionExplorer(Figure):
 
 def _networks(models: ViT | Mapping[str, ViT]) -> dict[str, ViT]:
     """Return the networks under their names if they can be shown side by side."""
-    models = {"network": models} if not isinstance(models, Mapping) else {str(k): m for k, m in models.items()}
-    for name, model in models.items():
-        if not isinstance(model, ViT):
-            raise TypeError(
-                f"models must hold vitnb.ViTs, got {type(model).__name__} as {name!r}: use from_timm(model)"
-            )
+    models = named_networks(models if isinstance(models, Mapping) else {"network": models})
     if not 1 <= len(models) <= 2:
         raise ValueError(f"models must be one or two, got {len(models)}: use {{'trained': model, 'random': start}}")
     kinds = [

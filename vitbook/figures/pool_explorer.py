@@ -8,9 +8,8 @@ import traitlets
 from matplotlib import pyplot as plt
 from torch import Tensor
 
-from vitbook.figures._base import Figure, image_bytes, module, within
+from vitbook.figures._base import Figure, module, named_images, named_networks, pixels_of, within
 from vitnb import plots
-from vitnb._validate import tensor
 from vitnb.attention import record_attention
 from vitnb.pooling import AttentionPool, ClsToken, MeanPool
 from vitnb.vit import ViT
@@ -61,17 +60,12 @@ class PoolExplorer(Figure):
         classes: Sequence[str] | None = None,
     ):
         models = _networks(models)
-        images = tensor("images", images[None] if getattr(images, "ndim", 0) == 3 else images, 4, "(B, C, H, W)")
-        B, C, H, W = images.shape
-        names = [f"image {n}" for n in range(B)] if names is None else [str(name) for name in names]
-        if not B or len(names) != B:
-            raise ValueError(f"names has {len(names)} for {B} images: give each image one, and at least one image")
+        images, names, pixels = named_images(images, names)
         first = next(iter(models.values()))
         K = first.config.num_classes
         classes = [f"class {k}" for k in range(K)] if classes is None else [str(name) for name in classes]
         if len(classes) != K:
             raise ValueError(f"classes has {len(classes)} names for {K} logits: give each logit one")
-        pixels = b"".join(image_bytes(f"images[{n}]", image) for n, image in enumerate(images))
         read = [_read(model, images, normalize) for model in models.values()]
         shares = torch.stack([row for row, _ in read])  # (networks, B, 1 + N)
         if not shares.isfinite().all():
@@ -83,7 +77,7 @@ class PoolExplorer(Figure):
             names=names,
             answers=[[_answer(one, classes) for one in logits] for _, logits in read],
             grid=list(first.patch_embed.grid_size),
-            shape=[C, H, W],
+            shape=list(images.shape[1:]),
             pixels=pixels,
             shares=shares.numpy().tobytes(),
             patch=first.patch_embed.num_patches // 2,
@@ -96,9 +90,7 @@ class PoolExplorer(Figure):
 
     def still(self) -> matplotlib.figure.Figure:
         rows, cols = self.grid
-        C, H, W = self.shape
-        flat = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8)
-        image = flat.reshape(-1, C, H, W)[self.image]
+        image = pixels_of(self.pixels, *self.shape)[self.image]
         weights = self.weights()
         figure, axes = plt.subplots(1, 1 + len(weights), figsize=(2.2 * (1 + len(weights)), 2.5))
         plots.draw_image(axes[0], image)
@@ -124,12 +116,8 @@ def _networks(models: Mapping[str, ViT]) -> dict[str, ViT]:
     """Return the networks under their names if they can be compared."""
     if not isinstance(models, Mapping) or not models:
         raise ValueError(f"models must map names to vitnb.ViTs, got {type(models).__name__}: use {{'cls': model}}")
-    models = {str(name): model for name, model in models.items()}
+    models = named_networks(models)
     for name, model in models.items():
-        if not isinstance(model, ViT):
-            raise TypeError(
-                f"models must hold vitnb.ViTs, got {type(model).__name__} as {name!r}: use from_timm(model)"
-            )
         if type(model.pool) not in KINDS:
             raise TypeError(
                 f"models[{name!r}] pools with {type(model.pool).__name__}, whose weights are not known here: "

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitbook import results
-from vitbook.figures._base import Figure, check_whole, module, style, within
+from vitbook.figures._base import Figure, check_whole, module, pixels_of, style, within
 from vitnb import plots, unpatchify
 from vitnb.patches import patchify
 
@@ -65,8 +65,7 @@ class PositionExplorer(Figure):
 
     def still(self) -> matplotlib.figure.Figure:
         turn, side, C = self.order or 1, 28 // self.grid, len(self.classes)
-        images = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8).reshape(C, 1, 28, 28)
-        image = images[self.image, None]  # (1, C, H, W)
+        image = pixels_of(self.pixels, 1, 28, 28)[self.image, None]  # (1, C, H, W)
         mixed = unpatchify(patchify(image, side)[:, self._orders()[turn]], side, 28, 1)
         answers = torch.frombuffer(bytearray(self.probabilities), dtype=torch.float32)
         answers = answers.reshape(len(self.models), C, -1, C)[:, self.image]  # (models, orders, classes)

@@ -7,7 +7,7 @@ from matplotlib import pyplot as plt
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitbook.figures._base import Figure, image_bytes, module, within
+from vitbook.figures._base import Figure, image_bytes, module, pixels_of, within
 from vitbook.images import boot
 from vitnb import plots
 from vitnb.patches import patchify, unpatchify
@@ -43,8 +43,7 @@ class RoundsExplorer(Figure):
 
     def image(self, rounds: int) -> Tensor:
         """Return the image after some rounds, (1, H, W), uint8."""
-        pixels = torch.frombuffer(bytearray(self.pixels), dtype=torch.uint8)
-        return pixels.reshape(-1, 1, SIDE, SIDE)[rounds]
+        return pixels_of(self.pixels, 1, SIDE, SIDE)[rounds]
 
     def still(self) -> matplotlib.figure.Figure:
         figure, axes = plt.subplots(1, 3, figsize=(5.4, 2.4))

@@ -105,7 +105,8 @@ export function lrAt(step, steps, rate = RIGHT.rate) {
  * Two pixels of 4 bits share a byte; the labels follow. A stored image stands in the middle of a black one.
  */
 export async function unpack(packed, { stored, side, train, test, mean, std }) {
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  // WebKit reads no Blob in the worker of a page that was opened from the disk.
+  const stream = new Response(packed).body.pipeThrough(new DecompressionStream("gzip"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const n = train + test;
   const nibbles = n * stored * stored;

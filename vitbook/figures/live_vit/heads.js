@@ -68,9 +68,9 @@ export function headPanel({ net, put, state }) {
     "div",
     { className: "lv-attention" },
     heading("Attention: block × head"),
+    h("div", { className: "vf-buttons" }, oneHead, wholeBlock), // near the answer, which they change
     grid.node,
     soft(`Each map is scaled to its largest share.${hint}`),
-    h("div", { className: "vf-buttons" }, oneHead, wholeBlock),
   );
   return { node, show };
 }
