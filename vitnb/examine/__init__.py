@@ -43,6 +43,7 @@ OUTSIDE = {
     "eval mode": _outside.eval_mode,
     "whether the image matters": _outside.blind,
     "neighbours in the batch": _outside.batch,
+    "training mode": _outside.training,
     "pixels": _outside.pixels,
     "kind of outputs": _outside.outputs,
     "first loss": _outside.first_loss,

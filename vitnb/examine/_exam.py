@@ -183,7 +183,7 @@ def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.ndim < 2 or not parameter.numel():
                 parameter.add_(0.3 * noise)
-            elif len(parameter) == 1 or parameter[0].numel() == 1:
+            elif parameter.ndim > 2 and len(parameter) == 1 or parameter[0].numel() == 1:
                 if parameter.requires_grad or not parameter.any():  # not a table that was computed
                     parameter.copy_(0.5 * noise)  # cls tokens and tables of positions
             else:
