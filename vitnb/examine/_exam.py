@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -149,11 +150,11 @@ class Exam:
         return self.outputs(seen.output, 1).double()
 
 
-class Grid:
+class Grid(NamedTuple):
     """Which token holds which patch: patch sides, and the tokens in rows."""
 
-    def __init__(self, sides: tuple[int, int], tokens: list[list[int]]):
-        self.sides, self.tokens = sides, tokens
+    sides: tuple[int, int]
+    tokens: list[list[int]]
 
     @property
     def number(self) -> int:

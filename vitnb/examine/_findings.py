@@ -235,6 +235,12 @@ class Finding:
         return self.level == "breaks" and KINDS[self.code].strict
 
 
+def told(error: Exception) -> str:
+    """An error's type, and the first line of its text."""
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text[:160]}"
+
+
 def finding(code: str, says: str, number: float | None = None, level: str | None = None) -> Finding:
     kind = KINDS[code]
     return Finding(code, level or kind.level, kind.family, says, number, kind.means, kind.legal, kind.look)
@@ -308,19 +314,8 @@ class Report:
 
     def to_json(self) -> str:
         """The report as JSON, with the version of its form."""
-        return json.dumps(
-            {
-                "version": 1,
-                "verdict": self.verdict,
-                "findings": [asdict(found) for found in self.findings],
-                "skipped": self.skipped,
-                "tests": self.tests,
-                "allowed": list(self.allowed),
-                "not_looked_at": list(NOT_LOOKED_AT),
-            },
-            indent=1,
-            ensure_ascii=False,
-        )
+        told = {"version": 1, "verdict": self.verdict, **asdict(self), "not_looked_at": NOT_LOOKED_AT}
+        return json.dumps(told, indent=1, ensure_ascii=False)
 
 
 def in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -28,7 +28,7 @@ from vitnb.examine._structure import (
     through,
     without_bias,
 )
-from vitnb.examine._trace import FACTORS, SOFTMAX, Node, base, computed, same, trace, unscaled
+from vitnb.examine._trace import FACTORS, MOVES, SOFTMAX, Node, base, computed, same, trace, unscaled
 
 # From pixels to patches --------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ def _no_rectangles(exam: Exam, tokens: Tokens, patches: frozenset[int], split: b
     """Tell patches that overlap, where a pixel matters most to a token nearby, from scrambled ones."""
     C, H, W = exam.image
     N = len(patches)
-    gh = min(_divisors(N), key=lambda n: abs(math.log(n * n * W / (N * H))))
+    gh = min((n for n in range(1, N + 1) if N % n == 0), key=lambda n: abs(math.log(n * n * W / (N * H))))
     gw, first = N // gh, min(patches)
     chance = torch.Generator().manual_seed(6)
     near, reach = 0, 0
@@ -171,10 +171,6 @@ def _no_rectangles(exam: Exam, tokens: Tokens, patches: frozenset[int], split: b
         )
     else:
         yield finding("cut", "Each pixel is in one token, but a token's pixels are no rectangle of the image.", reach)
-
-
-def _divisors(n: int) -> list[int]:
-    return [d for d in range(1, n + 1) if n % d == 0]
 
 
 # Positions ---------------------------------------------------------------------------------------
@@ -507,7 +503,7 @@ def _eye(out: Tensor) -> Tensor:
 def _one_way(exam: Exam, moved: list[Node], t: int) -> Iterator[Finding]:
     """Whether a token's row, or column, is all that it reaches by the end of the blocks."""
     s = exam.structure
-    if exam.grid is None or not s.branches:
+    if exam.grid is None or sum(b.kind == "attention" for b in s.branches) < 2:
         return
     changed = {*_changed(s, s.nodes, moved, s.branches[-1].add)}
     for lines in (exam.grid.tokens, [*zip(*exam.grid.tokens, strict=True)]):
@@ -530,17 +526,11 @@ def _offsets(exam: Exam, scored: Attention, tokens: Node) -> Iterator[Finding]:
         return
     scores = seen[softmax.parents[0].index].out.double().reshape(-1, T, T)[:, patches][:, :, patches].flatten(1)
     spread = (scores.amax(1) - scores.amin(1)).max()
-    made = s.lineage.between(s.nodes, None, softmax)
-    fixed = [
-        (n.op, base(p))
-        for n in made
-        if n.index > readers[0].index
-        for p in n.parents
-        if not p.image and {T, N} & {*p.out.shape}
-    ]
-    turned = any(op == "mul" and p.parameter is None for op, p in fixed)
-    tables = [p for op, p in fixed if op == "add" and p.parameter and p.out.numel() < N * N * len(scores)]
-    if not scores.isfinite().all() or spread < 1e-4 * scores.abs().max() or not (turned or tables):
+    between, product = s.lineage.between(s.nodes, None, softmax), scored.scores.index
+    fixed = [(n, p) for n in between for p in n.parents if not p.image and {T, N} & {*p.out.shape}]
+    turned = any(n.op == "mul" and readers[0].index < n.index < product and not base(p).parameter for n, p in fixed)
+    tables = [_gathered(p) for n, p in fixed if n.op == "add" and n.index > product]
+    if not scores.isfinite().all() or spread < 1e-4 * scores.abs().max() or None in tables or not (turned or tables):
         return
     r, c = torch.arange(N) // gw, torch.arange(N) % gw
     key = ((r[:, None] - r + gh - 1) * (2 * gw - 1) + c[:, None] - c + gw - 1).flatten()
@@ -550,8 +540,17 @@ def _offsets(exam: Exam, scored: Attention, tokens: Node) -> Iterator[Finding]:
     told_apart = len(torch.unique((mean / spread * 1e5).round(), dim=1).T)
     if off > NEAR:
         yield finding("offsets", f"Pairs of patches with one offset have scores {off:.2g} of their range apart.", off)
-    elif not turned and told_apart < K and all(p.out.numel() >= K * len(scores) for p in tables):
+    elif not turned and told_apart < K and all(p and p.out.numel() >= K * len(scores) for p in tables):
         yield finding("offsets", f"The table has room for {K} offsets; {told_apart} are told apart.", told_apart)
+
+
+def _gathered(node: Node) -> Node | None:
+    """The parameter of which a tensor holds entries by their index."""
+    gathered = False
+    while node.op in MOVES and node.parents:
+        gathered |= node.op in ("index", "index_select")
+        node = node.parents[0]
+    return node if gathered and node.parameter else None
 
 
 def _call(node: Node) -> int:

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from vitnb.examine._exam import NEAR, SIZES, Exam, MovedOnTheWay, OtherDevice, difference, perturbed
-from vitnb.examine._findings import Finding, finding, named
+from vitnb.examine._findings import Finding, finding, named, told
 from vitnb.examine._structure import is_softmax
 from vitnb.examine._trace import Lineage, Node, base, trace, written_out
 
@@ -28,7 +28,7 @@ def runs(exam: Exam) -> Iterator[Finding]:
             exam.logits(exam.images(B), exam.model)
             exam.sizes.append(B)
         except Exception as error:  # whatever a model raises is told
-            errors[B] = f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"
+            errors[B] = told(error)
     if not exam.sizes:
         yield finding("runs", f"A batch of {SIZES[0]} x {exam.image} ends in {errors[SIZES[0]]}")
     elif errors:
@@ -57,7 +57,7 @@ def channels(exam: Exam) -> Iterator[Finding]:
     try:
         exam.logits(torch.randn(exam.sizes[-1], other, *exam.image[1:]), exam.fresh(in_chans=other))
     except Exception as error:
-        yield finding("channels", f"in_chans={other} ends in {type(error).__name__}: {str(error)[:160]}", other)
+        yield finding("channels", f"in_chans={other} ends in {told(error)}", other)
 
 
 def eval_mode(exam: Exam) -> Iterator[Finding]:
@@ -105,7 +105,7 @@ def training(exam: Exam) -> Iterator[Finding]:
         seen = trace(model, images)
         here, there = (_with_one_chance(exam, x, model) for x in (images, others))
     except Exception as error:  # whatever a model raises is told
-        yield finding("runs", f"In training mode it ends in {type(error).__name__}: {str(error)[:160]}")
+        yield finding("runs", f"In training mode it ends in {told(error)}")
         return
     yield from _dropped(seen.nodes, len(images))
     if any(not torch.equal(value, stored[key]) for key, value in model.state_dict().items()):

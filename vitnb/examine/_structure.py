@@ -375,12 +375,11 @@ class Structure:
 
     def _read(self, branch: Branch, skip: Node) -> None:
         """How a branch reads the stream: through a norm, raw, and what skips meanwhile."""
-        within = {node.index for node in branch.inside}
-        first = [n for n in branch.inside if is_weighted(n) and not self._weighted_before(n, within)]
-        reads = [input_of(node) for node in first]
-        if not reads:
+        layers, made = [node for node in branch.inside if is_weighted(node)], self.lineage.made_from
+        first = [n for n in layers if not any(made(n, m) for m in layers if m is not n)]
+        if not first:
             return
-        branch.reads = tokens = reads[0]
+        branch.reads = tokens = input_of(first[0])
         branch.norm, branch.end_norm = self.norm_of(tokens), self.norm_of(branch.out)
         if any(node.op in BATCH_NORMS for node in branch.inside):
             return  # as in convolutions, a norm behind each product
@@ -395,16 +394,6 @@ class Structure:
             branch.state = "norm on the skip"
         elif skip.op == "mul" and branch.norm and any(same(branch.norm.before, before) for before in skip.images):
             branch.state = "scaled skip"
-
-    def _weighted_before(self, node: Node, within: set[int]) -> bool:
-        waiting = list(node.images)
-        while waiting:
-            before = waiting.pop()
-            if before.index in within:
-                if is_weighted(before):
-                    return True
-                waiting += before.images
-        return False
 
 
 def _not_far_before(node: Node, steps: int = 16) -> list[Node]:
