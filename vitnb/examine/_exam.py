@@ -39,16 +39,13 @@ class Exam:
 
     def fresh(self, **options) -> nn.Module:
         """A new model, in eval mode, float32, on the CPU."""
-        model = self._build(**self._accepted(options))
+        model = self._build(**{name: value for name, value in options.items() if self.accepts(name)})
         if not isinstance(model, nn.Module):
             raise TypeError(
                 f"build must return an nn.Module, got {type(model).__name__}: use lambda: MyViT(), for example"
             )
         copied = self._copy(model)  # whoever returns one and the same model gets it back as it was
         return plain(model if copied is None else copied)
-
-    def _accepted(self, options: dict) -> dict:
-        return {name: value for name, value in options.items() if self.accepts(name)}
 
     def accepts(self, name: str) -> bool:
         """Whether what builds the model has an argument of this name."""

@@ -320,5 +320,4 @@ class Report:
 
 def in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Findings by level, then in the order of the data's way."""
-    places = list(FAMILIES)
-    return tuple(sorted(findings, key=lambda f: (LEVELS.index(f.level), places.index(f.family))))
+    return tuple(sorted(findings, key=lambda f: (LEVELS.index(f.level), [*FAMILIES].index(f.family))))

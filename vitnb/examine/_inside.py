@@ -86,8 +86,9 @@ class Tokens:
         node = trace(self._model, full, stop=self._many.call).nodes[self._many.index]
         return recognised(aligned(node.out, *self._shape))  # (B, T, D)
 
-    def touched(self, places: list[tuple]) -> list[frozenset[int]]:
-        return [frozenset((change > 1e-4).nonzero().flatten().tolist()) for change in self.changes(places)]
+
+def _touched(changes: Tensor) -> list[frozenset[int]]:
+    return [frozenset((change > 1e-4).nonzero().flatten().tolist()) for change in changes]
 
 
 def cut(exam: Exam) -> Iterator[Finding]:
@@ -95,20 +96,20 @@ def cut(exam: Exam) -> Iterator[Finding]:
     tokens = Tokens(exam)
     C, H, W = exam.image
     every, middle = slice(None), H // 2
-    rows = tokens.touched([(every, h) for h in range(H)])
-    columns = tokens.touched([(every, every, w) for w in range(W)])
+    down, across = tokens.changes([(every, h) for h in range(H)]), tokens.changes([(every, every, w) for w in range(W)])
+    rows, columns = _touched(down), _touched(across)
     patches = frozenset().union(*rows)
     if not patches:
         return
     heights, widths = _stripes(rows), _stripes(columns)
-    split = C > 1 and any(touched != rows[middle] for touched in tokens.touched([(c, middle) for c in range(C)]))
+    split = C > 1 and any(t != rows[middle] for t in _touched(tokens.changes([(c, middle) for c in range(C)])))
     cells = [[row & column for column in (widths or [])] for row in (heights or [])]
     if heights and widths and not split and all(len(cell) == 1 for row in cells for cell in row):
         exam.patch_tokens = patches
         grid = Grid((H // len(heights), W // len(widths)), [[min(cell) for cell in row] for row in cells])
         yield from _rectangles(exam, grid)
     else:
-        local = not split and all(_is_local(t, rows) and _is_local(t, columns) for t in patches)
+        local = all(_is_local(lines[:, t]) for t in patches for lines in (down, across))
         yield from _no_rectangles(exam, tokens, patches, split, local)
 
 
@@ -137,10 +138,10 @@ def _rectangles(exam: Exam, grid: Grid) -> Iterator[Finding]:
     exam.grid = grid if grid.number > 1 and H % height == 0 == W % width else None
 
 
-def _is_local(token: int, touched: list[frozenset[int]]) -> bool:
-    """Whether a token sees at most half of the image's rows, or columns, and these side by side."""
-    places = [n for n, tokens in enumerate(touched) if token in tokens]
-    return places[-1] - places[0] < min(len(places), len(touched) / 2 + 1)
+def _is_local(changes: Tensor) -> bool:
+    """Whether what changes a token most lies within half of the image's rows, or columns."""
+    places = (changes > 0.2 * changes.max()).nonzero().flatten()
+    return bool(places[-1] - places[0] <= len(changes) / 2)
 
 
 def _no_rectangles(exam: Exam, tokens: Tokens, patches: frozenset[int], split: bool, local: bool) -> Iterator[Finding]:
@@ -561,7 +562,7 @@ def _call(node: Node) -> int:
 def _with_row(out: Tensor, s: Structure, t: int | slice) -> Tensor:
     """Tokens, in their layout, with another one at place t, or one in all places."""
     new, D = out.clone(memory_format=torch.contiguous_format), s.width
-    if new.numel() != s.tokens * D:
+    if new.numel() != s.tokens * D or (s.channels_first and new.ndim == 4 and len(new) > 1):
         raise ValueError(f"{tuple(out.shape)} are not {s.tokens} tokens of width {D}")
     rows = new.view(D, -1).T if s.channels_first or new.shape[-1] != D else new.view(-1, D)
     rows[t] = rows[0 if t == ALL else t] + 2.0 * torch.randn(D, generator=torch.Generator().manual_seed(8))

@@ -261,7 +261,10 @@ def _dead(exam: Exam, gradient: dict[str, Tensor | None]) -> Iterator[Finding]:
     dead = [n for n, g in gradient.items() if g is None or (g.ndim > 1 and not g.any())]
     taking_part = [name for name in dead if name in used]
     if taking_part and "blind" not in exam.codes and "no gradient" not in exam.codes:
-        yield named("dead", "{} parameters get no gradient", taking_part)
+        alive = [n for n in gradient if n not in dead]
+        in_one = len({_block(n) for n in taking_part}) == 1 and _block(taking_part[0]) in map(_block, alive)
+        others = in_one and {*map(_numberless, taking_part)} <= {*map(_numberless, alive)}  # by a read-out of one token
+        yield named("dead", "{} parameters get no gradient", taking_part, "departs" if others else None)
     rest = [name for name in dead if name not in used]
     forms = {_numberless(name) for name in used if name}
     forgotten = [name for name in rest if _numberless(name) in forms]
@@ -278,6 +281,10 @@ def _dead(exam: Exam, gradient: dict[str, Tensor | None]) -> Iterator[Finding]:
 
 def _numberless(name: str) -> str:
     return re.sub(r"\d+", "#", name)
+
+
+def _block(name: str) -> str:
+    return re.sub(r"(\d+).*", r"\1", name)
 
 
 def _is_table(exam: Exam, name: str, g: Tensor) -> bool:

@@ -209,7 +209,7 @@ class Structure:
 
     @property
     def width(self) -> int:
-        return self.read.flat.shape[0 if self.channels_first else -1]
+        return self.read.flat.shape[-min(3, self.read.flat.ndim) if self.channels_first else -1]
 
     def rows(self, node: Node) -> Tensor | None:
         """Tokens as (T, D), also where they are kept as (D, T) or in rows and columns."""
@@ -218,7 +218,7 @@ class Structure:
             return None
         x = node.flat
         if x.ndim > 2:
-            x = x.flatten(1) if self.channels_first or x.shape[-1] != D else x.flatten(0, -2)
+            x = x.movedim(-3, 0).flatten(1) if self.channels_first or x.shape[-1] != D else x.flatten(0, -2)
         if x.shape == (T, D) and not (T == D and self.channels_first):
             return x
         return x.T if x.shape == (D, T) else None
@@ -313,23 +313,17 @@ class Structure:
                 if all(parent.out.numel() == size for parent in node.images):
                     branch = self._branch(node)
                     if branch is not None:
-                        if any(
-                            self._hidden(earlier, branch) and not self._goes_on(earlier, branch) for earlier in found
-                        ):
+                        if any(self._hidden(earlier, branch) for earlier in found):
                             branch.state = "old skip"
                         found.append(branch)
         return found
 
-    @staticmethod
-    def _hidden(earlier: Branch, later: Branch) -> bool:
-        """Whether an addition to the same tokens happens within a later branch."""
-        if earlier.add not in later.inside or earlier.skip is None or later.skip is None:
+    def _hidden(self, earlier: Branch, later: Branch) -> bool:
+        """Whether an addition to the same tokens happens within a later branch, and is read there alone."""
+        behind = (base(parent) for node in self.nodes[later.add.index + 1 :] for parent in node.parents)
+        if earlier.add not in later.inside or earlier.skip is None or later.skip is None or earlier.add in behind:
             return False
         return same(earlier.skip, later.skip) or (earlier.norm is not None and same(earlier.norm.before, later.skip))
-
-    def _goes_on(self, earlier: Branch, later: Branch) -> bool:
-        """Whether a sum is read behind a later one as well, as in a model of two streams."""
-        return any(base(parent) is earlier.add for node in self.nodes[later.add.index + 1 :] for parent in node.parents)
 
     def _branch(self, add: Node) -> Branch | None:
         p, q = (base(parent) for parent in add.images)

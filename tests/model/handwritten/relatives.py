@@ -162,6 +162,23 @@ class Staged(Small):
         return x
 
 
+@relative("the cls token passes by the MLPs, the last of which reaches nothing")
+class Bypassed(Small):
+    def __init__(self, slip=False):
+        super().__init__(slip)
+        self.token = nn.Parameter(torch.randn(1, 1, D))
+
+    def encode(self, x):
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1)
+        for attention, mlp in self.blocks:
+            x = x + attention(x)
+            x = torch.cat([x[:, :1], x[:, 1:] + mlp(x[:, 1:])], 1)
+        return x
+
+    def read(self, x):
+        return self.norm(x[:, 0])
+
+
 # Attention of other kinds -------------------------------------------------------------------------
 
 
