@@ -461,6 +461,8 @@ def _heads(exam: Exam) -> Iterator[Finding]:
             yield finding("heads split", says, n)
             return
         yield from _offsets(exam, scored, moved)
+    if any(b.state == "doubled" for b in s.branches):
+        return  # nothing skips that could be compared
     heads = [b for b in s.branches if b.kind == "attention"][:4]
     for branch in heads:
         tokens = moved if branch is heads[0] else branch.skip if branch.state in ("pre", "normed", "raw") else None
