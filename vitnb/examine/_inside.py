@@ -528,19 +528,19 @@ def _offsets(exam: Exam, scored: Attention, tokens: Node) -> Iterator[Finding]:
     if not all(x.ndim == 2 and len(x) == T and same(x[patches], x[patches[:1]].expand(N, -1)) for x in rows):
         return
     scores = seen[softmax.parents[0].index].out.double().reshape(-1, T, T)[:, patches][:, :, patches].flatten(1)
-    spread = (scores.amax(1) - scores.amin(1)).max()
+    span = (scores.amax(1) - scores.amin(1)).max()
     between, product = s.lineage.between(s.nodes, None, softmax), scored.scores.index
     fixed = [(n, p) for n in between for p in n.parents if not p.image and {T, N} & {*p.out.shape}]
     turned = any(n.op == "mul" and readers[0].index < n.index < product and not base(p).parameter for n, p in fixed)
     tables = [_gathered(p) for n, p in fixed if n.op == "add" and n.index > product]
-    if not scores.isfinite().all() or spread < 1e-4 * scores.abs().max() or None in tables or not (turned or tables):
+    if not scores.isfinite().all() or span < 1e-4 * scores.abs().max() or None in tables or not (turned or tables):
         return
     r, c = torch.arange(N) // gw, torch.arange(N) % gw
     key = ((r[:, None] - r + gh - 1) * (2 * gw - 1) + c[:, None] - c + gw - 1).flatten()
     K = (2 * gh - 1) * (2 * gw - 1)
     mean = torch.zeros(len(scores), K, dtype=torch.float64).index_add_(1, key, scores) / torch.bincount(key)
-    off = ((scores - mean[:, key]).abs().max() / spread).item()
-    told_apart = len(torch.unique((mean / spread * 1e5).round(), dim=1).T)
+    off = ((scores - mean[:, key]).abs().max() / span).item()
+    told_apart = len(torch.unique((mean / span * 1e5).round(), dim=1).T)
     if off > NEAR:
         yield finding("offsets", f"Pairs of patches with one offset have scores {off:.2g} of their range apart.", off)
     elif not turned and told_apart < K and all(p and p.out.numel() >= K * len(scores) for p in tables):
