@@ -12,6 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from experiments._models import in_a_model
+from tests.model.handwritten.relatives import IMAGE as WIDE
+from tests.model.handwritten.relatives import RELATIVES
 from tests.model.handwritten.right import DEPARTS, RIGHT
 from vitbook import faults
 from vitnb import ViT, ViTConfig, examine
@@ -170,6 +172,13 @@ def test_what_departs_does_not_break(name):
     build, image, K, _ = DEPARTS[name]
     report = examine(build, image, K)
     assert report.at("breaks") == [] and code in codes(report, "departs")
+
+
+@pytest.mark.parametrize("name", RELATIVES)
+def test_a_relative_is_left_alone_and_its_slip_is_named(name):
+    build, wrong, code = RELATIVES[name]
+    assert examine(build, WIDE).at("breaks") == []
+    assert wrong is None or code in codes(examine(wrong, WIDE), "breaks")
 
 
 @pytest.mark.parametrize(
@@ -550,13 +559,17 @@ def test_a_code_has_a_cause(code):
 
 
 def test_every_code_can_be_found():
-    side_by_side = {"dead rows", "not stored", "too large"}  # below, and beside others
-    assert set(KINDS) == set(NAMED.values()) | set(CAUSES) | side_by_side
+    side_by_side = {"dead rows", "mixed before", "not stored", "too large"}  # below, and beside others
+    slips = {code for *_, code in RELATIVES.values() if code}
+    assert set(KINDS) == set(NAMED.values()) | set(CAUSES) | slips | side_by_side
 
 
 def test_codes_beside_others():
     assert "dead rows" in codes(examine(lambda: faults.build("causal", CONFIG), IMAGE))
     assert "not stored" in codes(examine(lambda: faults.build("plain cls", CONFIG), IMAGE))
+    assert "mixed before" in codes(
+        examine(RELATIVES["residual convolutions before the tokens, and pooling by weights"][0], WIDE)
+    )
     with torch.device("meta"):
         large = ViT(ViTConfig.vit_h_14())
     assert codes(examine(large, (3, 224, 224), 1000)) == ["too large"]

@@ -9,12 +9,16 @@ The rule that draws the line between three levels:
   The logits of an image depend on that image, on all its pixels, on their places, and on nothing
   else; a token holds one rectangle; each query's weights sum to 1 over the tokens of its own image,
   from scores q·k/√d; rows of heads come from one token; x + f(norm(x)) or norm(x + f(x)) in both
-  halves alike, each layer used for one input; the classifier reads the cls token or pools the
-  patches and returns logits; what is trained is registered, gets gradients (within four steps of a
-  copy from where it begins), and moves along.
+  halves alike, each layer used for one input; rotary and relative positions depend on the offset of
+  patches, and tell offsets apart; the classifier reads the cls token or pools the patches and returns
+  logits; what is trained is registered, gets gradients (within four steps of a copy from where it
+  begins), and moves along; in training mode the model runs, keeps most of each branch and all of
+  what skips, and leaves nothing behind.
 - **departs**: another choice than the paper's, with which ViTs are known to work: post-norm, ReLU,
-  no last norm, no output projection, two linear layers in a row, parallel branches, one block that is
-  called again and has one name, heads mixed after the softmax, a scale that the initial queries have.
+  no last norm, no output projection, two linear layers in a row, parallel branches, whole layers that
+  are called again and have one name, heads mixed after the softmax, a scale that the initial queries have;
+  and what is no plain ViT: where tokens are mixed before attention they are no patches, so patches,
+  positions and read-out are not examined.
 - **note**: worth knowing, and neither.
 
 Four kinds are in dispute, because models work with them: the scale by the full width, a norm shared
@@ -31,7 +35,7 @@ from torch import nn
 
 from vitnb.examine import _inside, _outside
 from vitnb.examine._exam import Exam, undisturbed, unwrapped
-from vitnb.examine._findings import KINDS, Finding, Report, finding, in_order
+from vitnb.examine._findings import KINDS, Finding, Report, finding, in_order, told
 from vitnb.examine._structure import UnrecognisedError
 
 __all__ = ["Finding", "Report", "examine"]
@@ -43,6 +47,7 @@ OUTSIDE = {
     "eval mode": _outside.eval_mode,
     "whether the image matters": _outside.blind,
     "neighbours in the batch": _outside.batch,
+    "training mode": _outside.training,
     "pixels": _outside.pixels,
     "kind of outputs": _outside.outputs,
     "first loss": _outside.first_loss,
@@ -100,7 +105,7 @@ def _examined(build: Callable | nn.Module, image: tuple, num_classes: int, allow
     try:
         exam = Exam(build, tuple(image), num_classes)
     except Exception as error:  # whatever the model raises is told
-        return Report((finding("runs", f"Building or copying it ends in {_told(error)}"),))
+        return Report((finding("runs", f"Building or copying it ends in {told(error)}"),))
     findings, skipped = list(_outside.runs(exam)), {}
     exam.codes |= {found.code for found in findings}
     tests = ([*OUTSIDE.items()] if exam.sizes else []) + ([*INSIDE.items()] if 1 in exam.sizes else [])
@@ -111,7 +116,7 @@ def _examined(build: Callable | nn.Module, image: tuple, num_classes: int, allow
         except UnrecognisedError as error:
             why, found = str(error), []
         except Exception as error:  # a model of a form that a test does not know is no finding
-            why, found = _told(error), []
+            why, found = told(error), []
         exam.codes |= {f.code for f in found}
         findings += found
         if why:
@@ -122,11 +127,6 @@ def _examined(build: Callable | nn.Module, image: tuple, num_classes: int, allow
         1 + len(tests) - len(skipped),
         tuple(allow),
     )
-
-
-def _told(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0][:160]}" if text else type(error).__name__
 
 
 def _why_not(exam: Exam, name: str) -> str | None:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,16 +39,13 @@ class Exam:
 
     def fresh(self, **options) -> nn.Module:
         """A new model, in eval mode, float32, on the CPU."""
-        model = self._build(**self._accepted(options))
+        model = self._build(**{name: value for name, value in options.items() if self.accepts(name)})
         if not isinstance(model, nn.Module):
             raise TypeError(
                 f"build must return an nn.Module, got {type(model).__name__}: use lambda: MyViT(), for example"
             )
         copied = self._copy(model)  # whoever returns one and the same model gets it back as it was
         return plain(model if copied is None else copied)
-
-    def _accepted(self, options: dict) -> dict:
-        return {name: value for name, value in options.items() if self.accepts(name)}
 
     def accepts(self, name: str) -> bool:
         """Whether what builds the model has an argument of this name."""
@@ -149,11 +147,11 @@ class Exam:
         return self.outputs(seen.output, 1).double()
 
 
-class Grid:
+class Grid(NamedTuple):
     """Which token holds which patch: patch sides, and the tokens in rows."""
 
-    def __init__(self, sides: tuple[int, int], tokens: list[list[int]]):
-        self.sides, self.tokens = sides, tokens
+    sides: tuple[int, int]
+    tokens: list[list[int]]
 
     @property
     def number(self) -> int:
@@ -183,7 +181,7 @@ def perturbed(model: nn.Module, seed: int = 0) -> nn.Module:
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.ndim < 2 or not parameter.numel():
                 parameter.add_(0.3 * noise)
-            elif len(parameter) == 1 or parameter[0].numel() == 1:
+            elif parameter.ndim > 2 and len(parameter) == 1 or parameter[0].numel() == 1:
                 if parameter.requires_grad or not parameter.any():  # not a table that was computed
                     parameter.copy_(0.5 * noise)  # cls tokens and tables of positions
             else:

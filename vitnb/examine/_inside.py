@@ -1,15 +1,16 @@
 """Tests that see inside a pass: what a token is, what attends to what, what skips, what is read."""
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitnb.examine._exam import NEAR, Exam, Grid, difference
-from vitnb.examine._findings import Finding, finding
+from vitnb.examine._findings import Finding, finding, named
 from vitnb.examine._structure import (
     NON_LINEAR,
     NORMS,
@@ -19,6 +20,7 @@ from vitnb.examine._structure import (
     activation_between,
     aligned,
     input_of,
+    is_linear,
     is_softmax,
     is_weighted,
     operand_of,
@@ -26,7 +28,7 @@ from vitnb.examine._structure import (
     through,
     without_bias,
 )
-from vitnb.examine._trace import FACTORS, Node, base, computed, same, trace, unscaled
+from vitnb.examine._trace import FACTORS, MOVES, SOFTMAX, Node, base, computed, same, trace, unscaled
 
 # From pixels to patches --------------------------------------------------------------------------
 
@@ -84,8 +86,9 @@ class Tokens:
         node = trace(self._model, full, stop=self._many.call).nodes[self._many.index]
         return recognised(aligned(node.out, *self._shape))  # (B, T, D)
 
-    def touched(self, places: list[tuple]) -> list[frozenset[int]]:
-        return [frozenset((change > 1e-4).nonzero().flatten().tolist()) for change in self.changes(places)]
+
+def _touched(changes: Tensor) -> list[frozenset[int]]:
+    return [frozenset((change > 1e-4).nonzero().flatten().tolist()) for change in changes]
 
 
 def cut(exam: Exam) -> Iterator[Finding]:
@@ -93,20 +96,21 @@ def cut(exam: Exam) -> Iterator[Finding]:
     tokens = Tokens(exam)
     C, H, W = exam.image
     every, middle = slice(None), H // 2
-    rows = tokens.touched([(every, h) for h in range(H)])
-    columns = tokens.touched([(every, every, w) for w in range(W)])
+    down, across = tokens.changes([(every, h) for h in range(H)]), tokens.changes([(every, every, w) for w in range(W)])
+    rows, columns = _touched(down), _touched(across)
     patches = frozenset().union(*rows)
     if not patches:
         return
-    exam.patch_tokens = patches
     heights, widths = _stripes(rows), _stripes(columns)
-    split = C > 1 and any(touched != rows[middle] for touched in tokens.touched([(c, middle) for c in range(C)]))
+    split = C > 1 and any(t != rows[middle] for t in _touched(tokens.changes([(c, middle) for c in range(C)])))
     cells = [[row & column for column in (widths or [])] for row in (heights or [])]
     if heights and widths and not split and all(len(cell) == 1 for row in cells for cell in row):
+        exam.patch_tokens = patches
         grid = Grid((H // len(heights), W // len(widths)), [[min(cell) for cell in row] for row in cells])
         yield from _rectangles(exam, grid)
     else:
-        yield from _no_rectangles(exam, tokens, len(patches), split)
+        local = all(_is_local(lines[:, t]) for t in patches for lines in (down, across))
+        yield from _no_rectangles(exam, tokens, patches, split, local)
 
 
 def _stripes(touched: list[frozenset[int]]) -> list[frozenset[int]] | None:
@@ -134,11 +138,18 @@ def _rectangles(exam: Exam, grid: Grid) -> Iterator[Finding]:
     exam.grid = grid if grid.number > 1 and H % height == 0 == W % width else None
 
 
-def _no_rectangles(exam: Exam, tokens: Tokens, N: int, split: bool) -> Iterator[Finding]:
+def _is_local(changes: Tensor) -> bool:
+    """Whether what changes a token most lies within half of the image's rows, or columns."""
+    places = (changes > 0.2 * changes.max()).nonzero().flatten()
+    return bool(places[-1] - places[0] <= len(changes) / 2)
+
+
+def _no_rectangles(exam: Exam, tokens: Tokens, patches: frozenset[int], split: bool, local: bool) -> Iterator[Finding]:
     """Tell patches that overlap, where a pixel matters most to a token nearby, from scrambled ones."""
     C, H, W = exam.image
-    gh = min(_divisors(N), key=lambda n: abs(math.log(n * n * W / (N * H))))
-    gw, first = N // gh, min(exam.patch_tokens)
+    N = len(patches)
+    gh = min((n for n in range(1, N + 1) if N % n == 0), key=lambda n: abs(math.log(n * n * W / (N * H))))
+    gw, first = N // gh, min(patches)
     chance = torch.Generator().manual_seed(6)
     near, reach = 0, 0
     pixels = [tuple(int(torch.randint(side, (), generator=chance)) for side in (H, W)) for _ in range(24)]
@@ -146,7 +157,12 @@ def _no_rectangles(exam: Exam, tokens: Tokens, N: int, split: bool) -> Iterator[
         reach = max(reach, int((change > 1e-4).sum()))
         most = int(change.argmax()) - first
         near += abs(most // gw + 0.5 - (h + 0.5) * gh / H) <= 1.5 and abs(most % gw + 0.5 - (w + 0.5) * gw / W) <= 1.5
-    if near >= 18 and N >= 4 and not split and reach > 1:
+    overlap = N >= 4 and not split and reach > 1 and (near >= 18 or local)
+    if not overlap and exam.structure.joined_before:
+        yield finding("mixed before", f"One pixel reaches up to {reach} of {N} tokens.", reach)
+        return
+    exam.patch_tokens = patches
+    if overlap:
         yield finding("overlap", f"One pixel reaches up to {reach} of {N} tokens, mostly near it.", reach)
     elif split and reach <= C:
         yield finding("cut", "The channels of one pixel go to different tokens.", reach)
@@ -156,10 +172,6 @@ def _no_rectangles(exam: Exam, tokens: Tokens, N: int, split: bool) -> Iterator[
         )
     else:
         yield finding("cut", "Each pixel is in one token, but a token's pixels are no rectangle of the image.", reach)
-
-
-def _divisors(n: int) -> list[int]:
-    return [d for d in range(1, n + 1) if n % d == 0]
 
 
 # Positions ---------------------------------------------------------------------------------------
@@ -177,9 +189,8 @@ def positions(exam: Exam) -> Iterator[Finding]:
         how = " All places share one vector." if equal else ""
         yield finding("no positions", f"Shuffling the patches changes the logits by {off:.1g} sd.{how}", off)
     elif equal:
-        yield finding(
-            "equal positions", f"{equal} of {exam.grid.number} places have a vector that another place has.", equal
-        )
+        says = f"{equal} of {exam.grid.number} places have a vector that another place has."
+        yield finding("equal positions", says, equal)
     else:
         as_built = difference(exam.logits(shuffled, exam.model), exam.logits(images, exam.model))
         if as_built < NEAR:
@@ -187,22 +198,17 @@ def positions(exam: Exam) -> Iterator[Finding]:
 
 
 def _shuffled(images: Tensor, grid: Grid) -> Tensor:
-    (ph, pw), (B, C, H, W) = grid.sides, images.shape
-    gh, gw = H // ph, W // pw
-    inner = images[..., : gh * ph, : gw * pw]
-    patches = inner.reshape(B, C, gh, ph, gw, pw).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # (B, N, C, p, p)
-    order = torch.randperm(gh * gw, generator=torch.Generator().manual_seed(4))
-    patches = patches[:, order].reshape(B, gh, gw, C, ph, pw).permute(0, 3, 1, 4, 2, 5)
-    out = images.clone()
-    out[..., : gh * ph, : gw * pw] = patches.reshape(inner.shape)
-    return out
+    gh, gw = len(grid.tokens), len(grid.tokens[0])
+    patches = images.unflatten(3, (gw, -1)).unflatten(2, (gh, -1)).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+    order = torch.randperm(grid.number, generator=torch.Generator().manual_seed(4))
+    patches = patches[:, order].unflatten(1, (gh, gw))  # (B, gh, gw, C, ph, pw)
+    return patches.permute(0, 3, 1, 4, 2, 5).reshape(images.shape)
 
 
 def _equal_positions(exam: Exam) -> int:
     """How many patches have a position vector that another one has; 0 where no table is added."""
     T, D = exam.structure.tokens, exam.structure.width
     total, patches = torch.zeros(T, D, dtype=torch.float64), sorted(exam.patch_tokens)
-    found = False
     for node in exam.structure.nodes[: exam.structure.read.index]:
         tables = [p.flat for p in node.parents if not p.image] if node.op == "add" and len(node.parents) == 2 else []
         for table in tables:
@@ -210,12 +216,11 @@ def _equal_positions(exam: Exam) -> int:
                 rows = patches if len(table) == T else [t - patches[0] for t in patches]
                 if max(rows) < len(table):
                     total[patches] += table[rows]
-                    found = True
-    if not found:
-        return 0
     near = torch.cdist(total[patches], total[patches]) < 1e-6 * total.abs().max()
     return int((near.sum(1) > 1).sum())
 
+
+ALL = slice(None)
 
 # Attention ---------------------------------------------------------------------------------------
 
@@ -249,13 +254,12 @@ def _over_the_batch(one: Structure, three: Structure) -> Iterator[Finding]:
     for a, b in zip(one.attentions, three.attentions, strict=False):
         if a.mixing is not None and b.mixing is not None:
             small, large = a.mixing.out.shape[a.keys_axis], b.mixing.out.shape[b.keys_axis]
-            if small == large == 1:
+            if small == large == 1 and a is one.attentions[0]:
                 yield finding("one patch", "A query has one key: there is one token.", 1)
                 return
             if small != large:
-                yield finding(
-                    "over the batch", f"With three images a query has {large} keys, with one image {small}.", large
-                )
+                says = f"With three images a query has {large} keys, with one image {small}."
+                yield finding("over the batch", says, large)
                 return
 
 
@@ -297,8 +301,7 @@ def _heads_mixed(exam: Exam, attention: Attention) -> bool:
     T, sums = soft.out.shape[-1], soft.out.sum(attention.keys_axis)
     if mixing is None or soft.out.shape[-2:] != (T, T) or (sums - 1).abs().max() > 1e-3:
         return False
-    eye = torch.eye(T)
-    seen = exam.edited({soft.call: lambda out: eye.to(out.dtype).expand_as(out).contiguous()}).nodes[mixing.index].out
+    eye, seen = torch.eye(T), exam.edited({soft.call: _eye}).nodes[mixing.index].out
     diagonal, others = seen[..., :1, :1], seen[..., :1, 1:2]
     alike = (seen - diagonal * eye - others * (1 - eye)).abs().max() < 1e-4 * seen.abs().max()
     return bool(alike) and any(is_weighted(node) for node in s.lineage.between(s.nodes, soft, mixing))
@@ -312,15 +315,10 @@ def _masks(s: Structure) -> Iterator[Finding]:
         never = (weights < 1e-12).all(0)
         T = len(never)
         if T > 2 and never.any() and (weights.sum(-1) - 1).abs().max() < 1e-3:
-            causal = torch.equal(never, torch.ones_like(never).triu(1)) or torch.equal(
-                never, torch.ones_like(never).tril(-1)
-            )
+            after = torch.ones_like(never).triu(1)
+            code = "mask" if torch.equal(never, after) or torch.equal(never, after.mT) else "partial mask"
             share = never.double().mean().item()
-            yield finding(
-                "mask" if causal else "partial mask",
-                f"{100 * share:.0f} % of all pairs of tokens have weight 0.",
-                share,
-            )
+            yield finding(code, f"{100 * share:.0f} % of all pairs of tokens have weight 0.", share)
             return
 
 
@@ -331,6 +329,11 @@ def _operands(s: Structure) -> Iterator[Finding]:
             continue
         q, k = attention.operands
         v = next(p for p in attention.mix.parents[-2:] if p is not attention.mixing)
+        for operand, own in ((q, -1), (k, -2)):
+            over = {axis for axis in range(-operand.out.ndim, 0) if _is_unit(operand.out, axis)}
+            if over and own not in over:
+                yield finding("norm axes", "Queries or keys are normalised, but not over the features of one head.")
+                return
         found = {"queries": q.out, "keys": k.out.mT, "values": v.out if attention.keys_axis == -1 else v.out.mT}
         for (a, x), (b, y) in pairwise([*found.items(), next(iter(found.items()))]):
             if _proportional(x, y):
@@ -383,6 +386,10 @@ def _scale(exam: Exam) -> Iterator[Finding]:
             continue
         factor, d, learned = _factor(attention.weights, attention.scores, attention.operands)
         off = abs(factor) * math.sqrt(d)  # 1 where it is right
+        q, B = attention.operands[0], 3 if 3 in exam.sizes else 1
+        outs = [reader.out for reader in exam.as_built.readers(q) if reader.op != "convolution"]
+        if any(out.numel() == B * d * out.shape[-1] != B * q.out.shape[-2] * out.shape[-1] for out in outs):
+            continue  # scores of features, which are sums over the tokens
         if not learned and abs(off - 1) > 0.02:
             width = exam.structure.width if exam.structure.first_read else 0
             level = "departs" if _made_up_for(attention, off) else None
@@ -391,9 +398,8 @@ def _scale(exam: Exam) -> Iterator[Finding]:
                           f"{', as the initial queries and keys are' if level else ''}.", off, level)  # fmt: skip
             break
     if peaks and max(peaks) > 0.8 and exam.can_build:
-        yield finding(
-            "saturated", f"As built, the largest weight of a query is {max(peaks):.2f} on average.", max(peaks)
-        )
+        says = f"As built, the largest weight of a query is {max(peaks):.2f} on average."
+        yield finding("saturated", says, max(peaks))
 
 
 def _made_up_for(attention: Attention, off: float) -> bool:
@@ -424,16 +430,14 @@ def _factor(weights: Node, product: Node, operands: tuple[Node, Node]) -> tuple[
         factor *= product.kwargs.get("alpha", 1)
     for operand in operands:
         source, by, is_learned = unscaled(operand)
-        factor, learned = factor * by, learned or is_learned or _is_unit(source, d)
+        factor, learned = factor * by, learned or is_learned or (source.out.shape[-1] == d and _is_unit(source.out, -1))
     return factor, d, learned
 
 
-def _is_unit(node: Node, d: int) -> bool:
-    """Whether the rows were normalised to one length: then the scale is a matter of choice."""
-    if node.out.shape[-1] != d:
-        return False
-    lengths = node.out.double().square().sum(-1)
-    return bool(lengths.std() < 1e-3 * lengths.mean())
+def _is_unit(x: Tensor, axis: int) -> bool:
+    """Whether what lies along an axis was normalised to one length: then the scale is a matter of choice."""
+    lengths = x.double().square().sum(axis)
+    return bool(x.shape[axis] > 1 and lengths.numel() > 1 and lengths.std() < 1e-3 * lengths.mean())
 
 
 def _heads(exam: Exam) -> Iterator[Finding]:
@@ -441,47 +445,115 @@ def _heads(exam: Exam) -> Iterator[Finding]:
     s = exam.structure
     node = s.first_read
     scored = next((a for a in s.attentions if a.scores is not None), None)
-    if node is None or scored is None or {"over the batch", "norm axes"} & exam.codes:
+    if node is None or scored is None or {"over the batch", "norm axes"} & exam.codes or s.tokens < 3:
         return
-    T = s.tokens
-    if scored.scores.out.shape[-2:] != (T, T) or T < 3:
-        return
-    t, norm = T // 2, s.norm_of(node)
+    T, t, norm = s.tokens, s.tokens // 2, s.norm_of(node)
     moved = norm.before if norm and s.rows(norm.before) is not None else node  # what all norms of it read
-    move = {_call(moved): lambda out: _with_row(out, s, t)}
-    change = exam.edited(move).nodes[scored.scores.index].out - scored.scores.out
-    changed = change.abs().reshape(-1, T, T).amax(0) > 1e-5 * scored.scores.out.abs().max()
-    changed[t], changed[:, t] = False, False
-    if changed.any():
-        n = int(changed.any(1).sum())
-        yield finding(
-            "heads split", f"Moving one token changes the scores of {n} other tokens among themselves; 0 is right.", n
-        )
-        return
-    yield from _merged(exam, scored, move, t)
+    seen = exam.edited({_call(moved): lambda out: _with_row(out, s, t)}).nodes
+    if scored.scores.out.shape[-2:] == (T, T):
+        change = seen[scored.scores.index].out - scored.scores.out
+        changed = change.abs().reshape(-1, T, T).amax(0) > 1e-5 * scored.scores.out.abs().max()
+        of_features = bool(changed.all())  # scores of features are sums over all tokens
+        changed[t], changed[:, t] = False, False
+        if changed.any() and not of_features:
+            n = int(changed.any(1).sum())
+            says = f"Moving one token changes the scores of {n} other tokens among themselves; 0 is right."
+            yield finding("heads split", says, n)
+            return
+        yield from _offsets(exam, scored, moved)
+    if any(b.state == "doubled" for b in s.branches):
+        return  # nothing skips that could be compared
+    heads = [b for b in s.branches if b.kind == "attention"][:4]
+    for branch in heads:
+        tokens = moved if branch is heads[0] else branch.skip if branch.state in ("pre", "normed", "raw") else None
+        off, right = _reached_alone(exam, branch, tokens, t) if tokens else ([], [])
+        if off and off != right and len(right) == 1:
+            what = f"{len(off)}; 1 is right" if len(off) > 1 else "another one"
+            says = f"With every token attending to itself alone, moving one token moves {what}."
+            yield finding("heads merged", says, len(off))
+            return
+    yield from _one_way(exam, seen, t)
 
 
-def _merged(exam: Exam, scored: Attention, move: dict, t: int) -> Iterator[Finding]:
-    s, T = exam.structure, exam.structure.tokens
-    branch = next((b for b in s.branches if scored.weights in b.inside), None)
-    if branch is None or scored.mixing is None or s.rows(branch.out) is None:
-        return
+def _reached_alone(exam: Exam, branch: Branch, tokens: Node, t: int) -> tuple[list[int], list[int]]:
+    """Which of a branch's outputs change with token t, if attention takes of each token itself, and what skips."""
+    s = exam.structure
     heads = [a for a in s.attentions if a.weights in branch.inside and a.mixing is not None]
-    if any(a.weights.out.shape[-2:] != (T, T) for a in heads):
+    p, q = branch.add.images
+    end, skip = (p, q if branch.skip else tokens) if base(p) is branch.out else (q, p if branch.skip else tokens)
+    square = all(a.weights.out.shape[-1] == a.weights.out.shape[-2] for a in heads)
+    if not square or s.rows(end) is None or not all(map(is_linear, filter(is_weighted, branch.inside))):
+        return [], []
+    alone = {a.weights.call: _eye for a in heads}
+    off = exam.edited(alone).nodes
+    moved = exam.edited(alone | {_call(tokens): lambda out: _with_row(out, s, t)}).nodes
+    if any((off[a.mixing.index].out - _eye(a.mixing.out)).abs().max() > 1e-4 for a in heads):
+        return [], []
+    return _changed(s, off, moved, end), _changed(s, off, moved, skip)
+
+
+def _changed(s: Structure, here: list[Node], there: list[Node], node: Node) -> list[int]:
+    """Which tokens are not the same in two passes."""
+    x, y = (recognised(s.rows(nodes[node.index])) for nodes in (here, there))
+    return ((y - x).abs().amax(1) > 1e-5 * x.abs().max()).nonzero().flatten().tolist()
+
+
+def _eye(out: Tensor) -> Tensor:
+    """Weights with which every token attends to itself alone."""
+    return torch.eye(out.shape[-1], dtype=out.dtype).expand_as(out).contiguous()
+
+
+def _one_way(exam: Exam, moved: list[Node], t: int) -> Iterator[Finding]:
+    """Whether a token's row, or column, is all that it reaches by the end of the blocks."""
+    s = exam.structure
+    if exam.grid is None or sum(b.kind == "attention" for b in s.branches) < 2:
         return
-    alone = {a.weights.call: lambda out: torch.eye(T, dtype=out.dtype).expand_as(out).contiguous() for a in heads}
-    off, moved = exam.edited(alone), exam.edited(alone | move)
-    if any((off.nodes[a.mixing.index].out - torch.eye(T)).abs().max() > 1e-4 for a in heads):
+    changed = {*_changed(s, s.nodes, moved, s.branches[-1].add)}
+    for lines in (exam.grid.tokens, [*zip(*exam.grid.tokens, strict=True)]):
+        if len(lines) > 2 < len(lines[0]) and changed in map(set, lines):
+            n = len(changed)
+            yield finding("one axis", f"Token {t} reaches {n} tokens in a line, and no others.", n)
+
+
+def _offsets(exam: Exam, scored: Attention, tokens: Node) -> Iterator[Finding]:
+    """With one vector in all places, scores come from rotations and relative biases: from the patches' offset alone."""
+    s, grid, softmax = exam.structure, exam.grid, scored.weights
+    if grid is None or softmax.op not in SOFTMAX:
         return
-    here, there = (recognised(s.rows(seen.nodes[branch.out.index])) for seen in (off, moved))
-    change = (there - here).abs().amax(1)
-    tokens = (change > 1e-5 * here.abs().max()).nonzero().flatten().tolist()
-    if tokens != [t]:
-        yield finding(
-            "heads merged",
-            f"With every token attending to itself alone, moving one token moves {len(tokens)}; 1 is right.",
-            len(tokens),
-        )
+    T, N, (gh, gw) = s.tokens, grid.number, (len(grid.tokens), len(grid.tokens[0]))
+    seen = exam.edited({_call(tokens): lambda out: _with_row(out, s, ALL)}).nodes
+    patches = torch.tensor(grid.tokens).flatten()
+    readers = [r for operand in scored.operands for r in s.readers(operand)]
+    rows = [seen[r.index].flat for r in readers]
+    if not all(x.ndim == 2 and len(x) == T and same(x[patches], x[patches[:1]].expand(N, -1)) for x in rows):
+        return
+    scores = seen[softmax.parents[0].index].out.double().reshape(-1, T, T)[:, patches][:, :, patches].flatten(1)
+    span = (scores.amax(1) - scores.amin(1)).max()
+    between, product = s.lineage.between(s.nodes, None, softmax), scored.scores.index
+    fixed = [(n, p) for n in between for p in n.parents if not p.image and {T, N} & {*p.out.shape}]
+    turned = any(n.op == "mul" and readers[0].index < n.index < product and not base(p).parameter for n, p in fixed)
+    tables = [_gathered(p) for n, p in fixed if n.op == "add" and n.index > product]
+    if not scores.isfinite().all() or span < 1e-4 * scores.abs().max() or None in tables or not (turned or tables):
+        return
+    r, c = torch.arange(N) // gw, torch.arange(N) % gw
+    key = ((r[:, None] - r + gh - 1) * (2 * gw - 1) + c[:, None] - c + gw - 1).flatten()
+    K = (2 * gh - 1) * (2 * gw - 1)
+    mean = torch.zeros(len(scores), K, dtype=torch.float64).index_add_(1, key, scores) / torch.bincount(key)
+    off = ((scores - mean[:, key]).abs().max() / span).item()
+    told_apart = len(torch.unique((mean / span * 1e5).round(), dim=1).T)
+    if off > NEAR:
+        yield finding("offsets", f"Pairs of patches with one offset have scores {off:.2g} of their range apart.", off)
+    elif not turned and told_apart < K and all(p and p.out.numel() >= K * len(scores) for p in tables):
+        yield finding("offsets", f"The table has room for {K} offsets; {told_apart} are told apart.", told_apart)
+
+
+def _gathered(node: Node) -> Node | None:
+    """The parameter of which a tensor holds entries by their index."""
+    gathered = False
+    while node.op in MOVES and node.parents:
+        gathered |= node.op in ("index", "index_select")
+        node = node.parents[0]
+    return node if gathered and node.parameter else None
 
 
 def _call(node: Node) -> int:
@@ -489,13 +561,13 @@ def _call(node: Node) -> int:
     return base(node).call or node.call
 
 
-def _with_row(out: Tensor, s: Structure, t: int) -> Tensor:
-    """Tokens, in their layout, with another one at place t."""
+def _with_row(out: Tensor, s: Structure, t: int | slice) -> Tensor:
+    """Tokens, in their layout, with another one at place t, or one in all places."""
     new, D = out.clone(memory_format=torch.contiguous_format), s.width
-    if new.numel() != s.tokens * D:
+    if new.numel() != s.tokens * D or (s.channels_first and new.ndim == 4 and len(new) > 1):
         raise ValueError(f"{tuple(out.shape)} are not {s.tokens} tokens of width {D}")
-    row = new.view(D, -1)[:, t] if s.channels_first or new.shape[-1] != D else new.view(-1, D)[t]
-    row += 2.0 * torch.randn(D, generator=torch.Generator().manual_seed(8))
+    rows = new.view(D, -1).T if s.channels_first or new.shape[-1] != D else new.view(-1, D)
+    rows[t] = rows[0 if t == ALL else t] + 2.0 * torch.randn(D, generator=torch.Generator().manual_seed(8))
     return new
 
 
@@ -513,18 +585,13 @@ def wiring(exam: Exam) -> Iterator[Finding]:
     behind = [n for n in s.nodes[branches[-1].add.index + 1 :] if n.image and s.rows(n) is not None]
     last = [s.norm_of(node) for node in behind[-1:]]
     for norm in [branch.norm or branch.end_norm for branch in branches] + last:
-        if norm and norm.kind in (
-            "only centred",
-            "divided by the variance",
-            "divided by the mean square",
-            "not centred",
-        ):
+        if norm and norm.kind not in ("layer", "batch", "group", "rms"):
             yield finding("norm formula", f"A norm's result is {norm.kind}.")
             break
         if norm and norm.over != "features":
             yield finding("norm axes", f"A norm is over {norm.over}.")
             break
-        if norm and norm.kind in ("batch", "group", "rms"):
+        if norm and norm.kind != "layer":
             yield finding("other norm", f"A {norm.kind} norm stands where a ViT has a LayerNorm.")
             break
     yield from _activations(s)
@@ -532,24 +599,21 @@ def wiring(exam: Exam) -> Iterator[Finding]:
 
 def _stream(exam: Exam, branches: list[Branch], states: list[str]) -> Iterator[Finding]:
     """What the residual stream carries."""
-    if "doubled" in states:
-        kind = branches[states.index("doubled")].kind
-        yield finding("doubled", f"{_called(kind)} adds its output to itself.")
-    if "norm on the skip" in states:
-        kind = branches[states.index("norm on the skip")].kind
-        yield finding("norm on the skip", f"{_called(kind)} is added to the norm of what it reads.")
+    says = {"doubled": "adds its output to itself", "norm on the skip": "is added to the norm of what it reads"}
+    for state in [state for state in says if state in states]:
+        yield finding(state, f"{_called(branches[states.index(state)].kind)} {says[state]}.")
+    for by in [base(p) for b in branches if b.state == "scaled skip" for p in b.skip.parents if not p.image][:1]:
+        gain = (exam.model.get_parameter(by.parameter) if by.parameter else by.out).abs().mean().item()
+        if gain < 0.5 and not by.parents:
+            yield finding("scaled skip", f"A branch is added to {gain:.2g} times the tokens that it reads.", gain)
     if "old skip" in states:
         yield finding("old skip", "Behind attention its sum with the tokens is not what skips.")
     if branches[0].kind == "mlp" and branches[0].state == "pre" and "attention" in {b.kind for b in branches}:
         yield finding("mlp first", "The first branch is an MLP.")
     if "parallel" in states:
         yield finding("parallel", "An MLP and an attention layer read the same tokens.")
-    halves = {
-        kind: [b for b in branches if b.kind == kind and b.state in ("pre", "normed", "raw")]
-        for kind in ("attention", "mlp")
-    }
-    of = {kind: {b.state for b in here} for kind, here in halves.items()}
-    if {"doubled", "norm on the skip", "parallel", "old skip", "other"} & set(states) or not all(of.values()):
+    of = {kind: {b.state for b in branches if b.kind == kind} for kind in ("attention", "mlp")}
+    if not set(states) <= {"pre", "normed", "raw"} or not all(of.values()):
         pass
     elif of["attention"] | of["mlp"] <= {"raw", "normed"} and "normed" in of["attention"] | of["mlp"]:
         yield from _post_norm(exam, branches)
@@ -557,18 +621,18 @@ def _stream(exam: Exam, branches: list[Branch], states: list[str]) -> Iterator[F
         ends = all(b.end_norm for b in branches)
         yield finding("norm after the branch" if ends else "no norm", "All branches read raw tokens.")
     else:
-        yield from _halves(of, halves)
+        yield from _halves(of, branches)
     if not _last_norm(exam, branches[-1]):
         yield finding("no last norm", "Three times the last block's output gives other logits.")
 
 
-def _halves(of: dict[str, set[str]], halves: dict[str, list[Branch]]) -> Iterator[Finding]:
+def _halves(of: dict[str, set[str]], branches: list[Branch]) -> Iterator[Finding]:
     """The halves of a block disagree."""
     for kind, other in (("attention", "mlp"), ("mlp", "attention")):
         if "normed" in of[kind] and "pre" in of[other]:
             yield finding("normalise, then add", f"{_called(kind)} is added to the normalised tokens that it reads.")
-        elif "raw" in of[kind] and "pre" in of[other]:
-            behind = " Its norm comes after it." if any(b.end_norm for b in halves[kind]) else ""
+        elif "raw" in of[kind] and "pre" in of[other] - of[kind]:
+            behind = any(b.end_norm for b in branches if b.kind == kind) * " Its norm comes after it."
             yield finding("missing norm", f"{_called(kind)} reads raw tokens.{behind}")
 
 
@@ -583,16 +647,9 @@ def _post_norm(exam: Exam, branches: list[Branch]) -> Iterator[Finding]:
 
 def _outside_blocks(branch: Branch) -> bool:
     """Whether the norm before the first branch belongs to no block, as one of embeddings does."""
-    norm, layer = (
-        _parameter_of(n) for n in (base(branch.reads or branch.out), next(filter(is_weighted, branch.inside)))
-    )
-    if norm is None or layer is None:
-        return False
-    return _is_numbered(layer) and not _is_numbered(norm)
-
-
-def _is_numbered(name: str) -> bool:
-    return any(part.isdigit() for part in name.split("."))
+    nodes = base(branch.reads or branch.out), next(filter(is_weighted, branch.inside))
+    norm, layer = (re.search(r"\b\d+\b", _parameter_of(node) or "0") for node in nodes)
+    return norm is None and layer is not None and _parameter_of(nodes[1]) is not None
 
 
 def _parameter_of(node: Node) -> str | None:
@@ -616,11 +673,11 @@ def _skips(s: Structure) -> Iterator[Finding]:
     scored = [a for a in s.attentions if a.scores is not None and a.mix is not None and s.readers(a.operands[0])]
     for first, second in pairwise(scored):
         before, after = (input_of(s.readers(a.operands[0])[0]) for a in (first, second))
-        if not s.lineage.made_from(after, first.weights):
-            continue  # two layers side by side
+        if not s.lineage.made_from(after, first.weights) or before.out.numel() != after.out.numel():
+            continue  # two layers side by side, or of two stages
         around, ends = s.passed_on(after)
         sums = [node for node in s.nodes[first.weights.index : after.index] if _joins(node, s.read.out.numel())]
-        if any(node.index <= before.index for node in around) or len(sums) > 1:
+        if any(node.index <= before.index for node in around | ends) or len(sums) > 1:
             continue
         last = max(ends, key=lambda node: node.index)
         if len(ends) > 1:
@@ -678,19 +735,24 @@ def shared(exam: Exam) -> Iterator[Finding]:
             if base(parent).parameter and parent.out.numel() > 1:
                 uses[_slice(parent)].append(node.images[0])
     inputs = {key: sum(not any(same(a, b) for b in at[:n]) for n, a in enumerate(at)) for key, at in uses.items()}
-    names = [key[0] for key, n in inputs.items() if n > 1]
+    names = {str(key[0]): n for key, n in inputs.items() if n > 1}
     if names:
-        last = s.branches[-1].add.index if s.branches else 0
-        in_blocks = {n for key, n in inputs.items() if s.read.index < uses[key][-1].index < last}
         known = Counter(p for _, p in exam.perturbed.named_parameters(remove_duplicate=False))
-        whole = len(in_blocks) == 1 and all(known[exam.perturbed.get_parameter(name)] == 1 for name in names)
-        yield finding(
-            "shared",
-            f"{len(names)} parameters are used in several places of one pass: {', '.join(names[:3])}."
-            + whole * " All of the blocks are one block, and it has one name.",
-            len(names),
-            "departs" if whole else None,
+        whole = all(
+            known[exam.perturbed.get_parameter(n)] == 1 and _in_a_layer(exam.perturbed, n, names) for n in names
         )
+        says = "{} parameters are used in several places of one pass" + whole * " (whole layers, with one name each)"
+        yield named("shared", says, [*names], "departs" if whole else None)
+
+
+def _in_a_layer(model: nn.Module, name: str, uses: dict[str, int]) -> bool:
+    """Whether a parameter belongs to a module that has several matrices which are used as often, or more."""
+    part, used = name, []
+    while part and not (len(used) > 1 and uses[name] <= max(used)):
+        part = part.rpartition(".")[0]
+        inside = [(f"{part}.{key}".strip("."), p) for key, p in model.get_submodule(part).named_parameters()]
+        used = [uses[key] for key, p in inside if p.ndim > 1 and key in uses]
+    return len(used) > 1 and uses[name] <= max(used)
 
 
 def _slice(node: Node) -> tuple[str | None, int, int]:
@@ -727,14 +789,24 @@ def read_out(exam: Exam) -> Iterator[Finding]:
         where = f", while the cls token stands at place {others[0]}" if others else ", and there is no cls token"
         yield finding("reads a patch", f"The classifier reads token {read[0]} of {T} alone, a patch{where}.", read[0])
     elif len(read) == len(probes) and set(range(T)) - patches:
-        yield finding(
-            "mean with cls", f"All of the tokens {probes} are read; {T - len(patches)} of {T} are no patches."
-        )
+        says = f"All of the tokens {probes} are read; {T - len(patches)} of {T} are no patches."
+        yield finding("mean with cls", says)
     elif len(patches & set(read)) > 1 and patches & set(probes) - set(read):
         left = sorted(patches & set(probes) - set(read))
         yield finding("leaves out patches", f"The classifier reads patches, but not {left} of {T} tokens.", len(left))
     yield from _head(s, last)
+    yield from _two_heads(exam, last)
     yield from _fixed_token(s)
+
+
+def _two_heads(exam: Exam, last: Node) -> Iterator[Finding]:
+    """Two classifiers that read the same numbers, and whose logits are added: one would do."""
+    s = exam.structure
+    ends = [n for n in s.nodes[last.index + 1 :] if is_weighted(n) and n.out.numel() == exam.num_classes]
+    for first, second in pairwise(ends):
+        added = any(n.op == "add" and {*map(without_bias, n.images)} == {first, second} for n in s.nodes)
+        if added and same(operand_of(first), operand_of(second)) and _parameter_of(first) != _parameter_of(second):
+            yield finding("same token", "Two classifiers read the same numbers, and their logits are added.")
 
 
 def _fixed_token(s: Structure) -> Iterator[Finding]:

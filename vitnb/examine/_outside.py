@@ -11,10 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from vitnb.examine._exam import NEAR, SIZES, Exam, MovedOnTheWay, OtherDevice, difference, perturbed
-from vitnb.examine._findings import Finding, finding
-from vitnb.examine._trace import written_out
+from vitnb.examine._findings import Finding, finding, named, told
+from vitnb.examine._structure import is_softmax
+from vitnb.examine._trace import Lineage, Node, base, trace, written_out
 
 STEPS = 4  # until what begins at zero, or behind zeros, has a gradient
+RANDOM = frozenset("bernoulli rand rand_like uniform native_dropout".split())
 INDEXING = frozenset("index _index_put_impl index_put index_put_ _unsafe_index".split())
 
 
@@ -26,16 +28,15 @@ def runs(exam: Exam) -> Iterator[Finding]:
             exam.logits(exam.images(B), exam.model)
             exam.sizes.append(B)
         except Exception as error:  # whatever a model raises is told
-            errors[B] = f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"
+            errors[B] = told(error)
     if not exam.sizes:
         yield finding("runs", f"A batch of {SIZES[0]} x {exam.image} ends in {errors[SIZES[0]]}")
     elif errors:
         B = next(iter(errors))
         yield finding("batch size", f"It runs with batches of {exam.sizes}, and with {B} it ends in {errors[B]}")
     elif exam.squeezes:
-        yield finding(
-            "batch size", f"For one image it returns logits ({exam.num_classes},), not (1, {exam.num_classes})."
-        )
+        K = exam.num_classes
+        yield finding("batch size", f"For one image it returns logits ({K},), not (1, {K}).")
 
 
 def classes(exam: Exam) -> Iterator[Finding]:
@@ -56,7 +57,7 @@ def channels(exam: Exam) -> Iterator[Finding]:
     try:
         exam.logits(torch.randn(exam.sizes[-1], other, *exam.image[1:]), exam.fresh(in_chans=other))
     except Exception as error:
-        yield finding("channels", f"in_chans={other} ends in {type(error).__name__}: {str(error)[:160]}", other)
+        yield finding("channels", f"in_chans={other} ends in {told(error)}", other)
 
 
 def eval_mode(exam: Exam) -> Iterator[Finding]:
@@ -71,9 +72,8 @@ def blind(exam: Exam) -> Iterator[Finding]:
     B = exam.sizes[-1]
     off = difference(exam.logits(exam.images(B)), exam.logits(3 * exam.images(B, 2)))
     if off < 1e-5:
-        yield finding(
-            "blind", f"Whatever the images are, the logits change by {off:.1g} of their standard deviation.", off
-        )
+        says = f"Whatever the images are, the logits change by {off:.1g} of their standard deviation."
+        yield finding("blind", says, off)
 
 
 def batch(exam: Exam) -> Iterator[Finding]:
@@ -91,9 +91,61 @@ def batch(exam: Exam) -> Iterator[Finding]:
     if off > NEAR:
         yield finding("other images", f"Other images beside it change an image's logits by {off:.2g} sd.", off)
     elif moved > NEAR:
-        yield finding(
-            "image positions", f"At another place in the batch an image's logits differ by {moved:.2g} sd.", moved
-        )
+        says = f"At another place in the batch an image's logits differ by {moved:.2g} sd."
+        yield finding("image positions", says, moved)
+
+
+def training(exam: Exam) -> Iterator[Finding]:
+    """In training mode it runs, keeps most of each layer, sees no neighbours, and leaves nothing behind."""
+    model, images, others = perturbed(exam.copied()), exam.images(exam.sizes[-1]), exam.images(exam.sizes[-1], 2)
+    before, stored = exam.logits(images, model), {key: value.clone() for key, value in model.state_dict().items()}
+    others[0] = images[0]
+    model.train()
+    try:
+        seen = trace(model, images)
+        here, there = (_with_one_chance(exam, x, model) for x in (images, others))
+    except Exception as error:  # whatever a model raises is told
+        yield finding("runs", f"In training mode it ends in {told(error)}")
+        return
+    yield from _dropped(seen.nodes, len(images))
+    if any(not torch.equal(value, stored[key]) for key, value in model.state_dict().items()):
+        return  # a batch norm, which sees neighbours by design
+    off = exam.moved(here[:1], there[:1])
+    if off > NEAR and not {"other images", "blind", "random"} & exam.codes:
+        yield finding("other images", f"In training mode other images change an image's logits by {off:.2g} sd.", off)
+    off = exam.moved(exam.logits(images, model.eval()), before)
+    if off > NEAR and "random" not in exam.codes:
+        yield finding("left over", f"After a pass in training mode the logits differ by {off:.2g} sd.", off)
+
+
+def _with_one_chance(exam: Exam, images: Tensor, model: nn.Module) -> Tensor:
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        return exam.logits(images, model)
+
+
+def _dropped(nodes: list[Node], B: int) -> Iterator[Finding]:
+    """What is multiplied by a random mask: the share of zeros, and whether it is a sum with what skips."""
+    made, soft = Lineage(nodes).made_from, [node for node in nodes if is_softmax(node)]
+    chance = [node for node in nodes if node.op in RANDOM]
+    paths, shares = [], [0.0]
+    for node in nodes:
+        for mask, x in (node.parents, node.parents[::-1]) if node.op == "mul" and len(node.parents) == 2 else ():
+            if not any(made(mask, c) and not made(x, c) for c in chance) or len(mask.out.unique()) > 2:
+                continue
+            (paths if mask.out.numel() <= B else shares).append((mask.out == 0).double().mean().item())
+            p, *q = base(x).images if base(x).op == "add" else [x]
+            if (
+                q
+                and (made(p, q[0]) or made(q[0], p))
+                and any(made(x, a) for a in soft)
+                and any(made(a, x) for a in soft)
+            ):
+                yield finding("dropped skip", "A random mask is multiplied with x + f(x).")
+                return
+    share = max(*shares, sum(paths) / max(len(paths), 1))
+    if share > 0.75:
+        yield finding("dropped", f"{100 * share:.0f} % of what a mask is multiplied with becomes zero.", share)
 
 
 def pixels(exam: Exam) -> Iterator[Finding]:
@@ -155,9 +207,8 @@ def first_loss(exam: Exam) -> Iterator[Finding]:
     if y.ndim == 2 and y.shape[1] == exam.num_classes > 1:
         loss, usual = F.cross_entropy(y, torch.arange(len(y)) % y.shape[1]).item(), math.log(exam.num_classes)
         if abs(loss - usual) > 0.7:
-            yield finding(
-                "first loss", f"A fresh model's loss on random images is {loss:.2f}; ln K is {usual:.2f}.", loss
-            )
+            says = f"A fresh model's loss on random images is {loss:.2f}; ln K is {usual:.2f}."
+            yield finding("first loss", says, loss)
 
 
 def gradients(exam: Exam) -> Iterator[Finding]:
@@ -169,9 +220,7 @@ def gradients(exam: Exam) -> Iterator[Finding]:
         return
     strangers = _leaves(out, {id(p) for p in exam.perturbed.parameters()})
     if strangers:
-        yield finding(
-            "unregistered", f"{len(strangers)} trainable tensors are no parameters: {strangers[:3]}.", len(strangers)
-        )
+        yield named("unregistered", "{} trainable tensors are no parameters", strangers)
     target = torch.randn(out.shape, generator=torch.Generator().manual_seed(4))
     model = exam.copied()
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad and p.numel()}
@@ -212,27 +261,30 @@ def _dead(exam: Exam, gradient: dict[str, Tensor | None]) -> Iterator[Finding]:
     dead = [n for n, g in gradient.items() if g is None or (g.ndim > 1 and not g.any())]
     taking_part = [name for name in dead if name in used]
     if taking_part and "blind" not in exam.codes and "no gradient" not in exam.codes:
-        yield finding(
-            "dead", f"{len(taking_part)} parameters get no gradient: {', '.join(taking_part[:3])}.", len(taking_part)
-        )
+        alive = [n for n in gradient if n not in dead]
+        in_one = len({_block(n) for n in taking_part}) == 1 and _block(taking_part[0]) in map(_block, alive)
+        others = in_one and {*map(_numberless, taking_part)} <= {*map(_numberless, alive)}  # by a read-out of one token
+        yield named("dead", "{} parameters get no gradient", taking_part, "departs" if others else None)
     rest = [name for name in dead if name not in used]
     forms = {_numberless(name) for name in used if name}
     forgotten = [name for name in rest if _numberless(name) in forms]
     if forgotten:
-        yield finding("forgotten", f"Never used: {', '.join(forgotten[:3])} ({len(forgotten)} in all).", len(forgotten))
+        yield named("forgotten", "{} parameters are never used", forgotten)
     elif rest:
-        yield finding("unused", f"{len(rest)} parameters are not used: {', '.join(rest[:3])}.", len(rest))
+        yield named("unused", "{} parameters are not used", rest)
     for name, g in gradient.items():
         if g is not None and name not in dead and _is_table(exam, name, g):
-            rows = g.reshape(-1, g.shape[-1]).abs().amax(-1) == 0
-            if rows.any():
-                yield finding(
-                    "dead rows", f"{int(rows.sum())} of {len(rows)} rows of {name} get no gradient.", int(rows.sum())
-                )
+            rows = (g.reshape(-1, g.shape[-1]).abs().amax(-1) == 0).tolist()
+            if any(rows):
+                yield finding("dead rows", f"{sum(rows)} of {len(rows)} rows of {name} get no gradient.", sum(rows))
 
 
 def _numberless(name: str) -> str:
     return re.sub(r"\d+", "#", name)
+
+
+def _block(name: str) -> str:
+    return re.sub(r"(\d+).*", r"\1", name)
 
 
 def _is_table(exam: Exam, name: str, g: Tensor) -> bool:
@@ -246,16 +298,13 @@ def _frozen(exam: Exam) -> Iterator[Finding]:
     weights = [name for name in frozen if name not in tables]
     for code, names in (("frozen", tables), ("frozen weights", weights)):
         if names:
-            yield finding(
-                code, f"requires_grad is False for {len(names)} parameters: {', '.join(names[:3])}.", len(names)
-            )
+            yield named(code, "requires_grad is False for {} parameters", names)
     buffers = {name: b for name, b in exam.model.named_buffers() if b.ndim > 1 and b.is_floating_point()}
     if buffers and exam.can_build:
         others = dict(exam.fresh().named_buffers())
         random = [name for name, b in buffers.items() if not torch.equal(b, others.get(name, b))]
         if random:
-            says = f"Random numbers that are no parameters: {', '.join(random[:3])}."
-            yield finding("frozen", says, len(random), "departs")
+            yield named("frozen", "Random numbers that are no parameters", random, "departs")
 
 
 def registry(exam: Exam) -> Iterator[Finding]:
@@ -272,9 +321,9 @@ def registry(exam: Exam) -> Iterator[Finding]:
             elif isinstance(value, Tensor) and value.numel() > 1:
                 tensors.append(f"{name}.{key}".strip("."))
     if lists and "unregistered" not in exam.codes:
-        yield finding("unregistered", f"Modules lie in plain lists: {', '.join(lists[:3])}.", len(lists))
+        yield named("unregistered", "Modules lie in plain lists", lists)
     if tensors:
-        yield finding("not stored", f"Plain tensors: {', '.join(tensors[:3])}.", len(tensors))
+        yield named("not stored", "Plain tensors", tensors)
 
 
 def device(exam: Exam) -> Iterator[Finding]:
@@ -288,9 +337,7 @@ def device(exam: Exam) -> Iterator[Finding]:
             return
         lost = [name for name, _ in exam.model.named_parameters() if name not in moved]
         if lost:
-            yield finding(
-                "lost on a device", f"On a GPU these would be no parameters: {', '.join(lost[:3])}.", len(lost)
-            )
+            yield named("lost on a device", "On a GPU these would be no parameters", lost)
             return
     watch = _Devices()
     try:
@@ -301,9 +348,8 @@ def device(exam: Exam) -> Iterator[Finding]:
         if not watch.mixed and "meta" not in str(error):
             return
     if watch.mixed:
-        yield finding(
-            "left behind", f"A tensor {watch.mixed[0]} stays on the CPU when the model moves.", len(watch.mixed)
-        )
+        says = f"A tensor {watch.mixed[0]} stays on the CPU when the model moves."
+        yield finding("left behind", says, len(watch.mixed))
 
 
 class _Devices(TorchDispatchMode):

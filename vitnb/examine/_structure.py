@@ -125,11 +125,10 @@ class Structure:
             if node is None:
                 return None
             node, _, _ = unscaled(node)
-            if node.op in PRODUCTS:
-                both = all(operand.image for operand in node.parents[-2:])
-                return node if both else None
-            if is_softmax(node):
-                return None
+            if node.op in PRODUCTS and all(operand.image for operand in node.parents[-2:]):
+                return node
+            if is_softmax(node) or (node.op in PRODUCTS and node.out.shape[-1] == weights.out.shape[-1]):
+                return None  # not heads that are mixed before the softmax
             node = through(node)
         return None
 
@@ -149,7 +148,9 @@ class Structure:
         products = [n for n in self.nodes if n.op in PRODUCTS and all(operand.image for operand in n.parents[-2:])]
         soft = [n for n in self.nodes if n.image and is_softmax(n)]
         for first, second in pairwise(products):
-            square = first.out.shape[-1] == first.out.shape[-2] > 1
+            rows = {len(reader.flat) for reader in self.readers(first) if reader.flat.ndim}
+            square = first.out.shape[-1] == first.out.shape[-2] > 1 and first.out.shape[-1] in rows
+            square &= first.parents[-1].out.shape[-2] not in rows  # of tokens, as a sum over features
             between = any(self.lineage.made_from(second, s) and self.lineage.made_from(s, first) for s in soft)
             if square and self.lineage.made_from(second, first) and not between:
                 return first, second
@@ -208,7 +209,7 @@ class Structure:
 
     @property
     def width(self) -> int:
-        return self.read.flat.shape[0 if self.channels_first else -1]
+        return self.read.flat.shape[-min(3, self.read.flat.ndim) if self.channels_first else -1]
 
     def rows(self, node: Node) -> Tensor | None:
         """Tokens as (T, D), also where they are kept as (D, T) or in rows and columns."""
@@ -217,7 +218,7 @@ class Structure:
             return None
         x = node.flat
         if x.ndim > 2:
-            x = x.flatten(1) if self.channels_first or x.shape[-1] != D else x.flatten(0, -2)
+            x = x.movedim(-3, 0).flatten(1) if self.channels_first or x.shape[-1] != D else x.flatten(0, -2)
         if x.shape == (T, D) and not (T == D and self.channels_first):
             return x
         return x.T if x.shape == (D, T) else None
@@ -235,6 +236,13 @@ class Structure:
                 through.add(node)
                 waiting += node.images
         return through, ends
+
+    @property
+    def joined_before(self) -> bool:
+        """Whether two tensors that the image reaches are added or multiplied before the first attention's tokens."""
+        return any(
+            n.op in PRODUCTS | {"add"} and len(n.images) > 1 for n in self.lineage.between(self.nodes, None, self.read)
+        )
 
     # Norms ----------------------------------------------------------------------------------------
 
@@ -281,20 +289,14 @@ class Structure:
         x, u = (aligned(self._more[self._here.index(base(n))].out, T, D, self.channels_first) for n in (node, before))
         if x is None or u is None or len(x) * T < 8:
             return None
-        own = x.flatten(1), centred(u, (1, 2)).flatten(1)  # with a gain for each token and feature
-        if affine(*own) and not affine(x.flatten(1), u.flatten(1)):
-            return "layer", "tokens and features"
-        for axes, over in OTHER_AXES.items():
-            if affine(x.flatten(0, 1), centred(u, axes).flatten(0, 1)) and not affine(x.flatten(0, 1), u.flatten(0, 1)):
+        if affine(x.flatten(1), centred(u, (1, 2)).flatten(1)) and not affine(x.flatten(1), u.flatten(1)):
+            return "layer", "tokens and features"  # with a gain for each token and feature
+        many = x.flatten(0, 1), u.flatten(0, 1)
+        for axes, over in () if affine(*many) else OTHER_AXES.items():
+            if affine(many[0], centred(u, axes).flatten(0, 1)):
                 return "layer", over
-        gains = [
-            gain(a, b)
-            for a, b in (
-                (x.flatten(0, 1), u.flatten(0, 1)),
-                (recognised(self.rows(node)), recognised(self.rows(before))),
-            )
-        ]
-        if affine(x.flatten(0, 1), u.flatten(0, 1)) and (gains[0] / gains[1] - 1).abs().min() > 1e-3:
+        one = recognised(self.rows(node)), recognised(self.rows(before))
+        if affine(*many) and (gain(*many) / gain(*one) - 1).abs().min() > 1e-3:
             return "layer", "everything"  # one number for all, which other images change
         return None
 
@@ -316,10 +318,10 @@ class Structure:
                         found.append(branch)
         return found
 
-    @staticmethod
-    def _hidden(earlier: Branch, later: Branch) -> bool:
-        """Whether an addition to the same tokens happens within a later branch."""
-        if earlier.add not in later.inside or earlier.skip is None or later.skip is None:
+    def _hidden(self, earlier: Branch, later: Branch) -> bool:
+        """Whether an addition to the same tokens happens within a later branch, and is read there alone."""
+        behind = (base(parent) for node in self.nodes[later.add.index + 1 :] for parent in node.parents)
+        if earlier.add not in later.inside or earlier.skip is None or later.skip is None or earlier.add in behind:
             return False
         return same(earlier.skip, later.skip) or (earlier.norm is not None and same(earlier.norm.before, later.skip))
 
@@ -367,30 +369,25 @@ class Structure:
 
     def _read(self, branch: Branch, skip: Node) -> None:
         """How a branch reads the stream: through a norm, raw, and what skips meanwhile."""
-        within = {node.index for node in branch.inside}
-        first = [n for n in branch.inside if is_weighted(n) and not self._weighted_before(n, within)]
-        reads = [input_of(node) for node in first]
-        if not reads:
+        layers, made = [node for node in branch.inside if is_weighted(node)], self.lineage.made_from
+        first = [n for n in layers if not any(made(n, m) for m in layers if m is not n)]
+        if not first:
             return
-        branch.reads = tokens = reads[0]
+        branch.reads = tokens = input_of(first[0])
         branch.norm, branch.end_norm = self.norm_of(tokens), self.norm_of(branch.out)
+        if any(node.op in BATCH_NORMS for node in branch.inside):
+            return  # as in convolutions, a norm behind each product
         skip_norm = None if same(tokens, skip) else self.norm_of(skip)
         if branch.norm and same(branch.norm.before, skip):
             branch.state = "pre"
+        elif branch.norm and branch.norm.kind == "batch" and is_weighted(branch.norm.before):
+            pass  # the end of a convolution
         elif same(tokens, skip):
             branch.state = "normed" if branch.norm else "raw"
         elif skip_norm and same(skip_norm.before, tokens):
             branch.state = "norm on the skip"
-
-    def _weighted_before(self, node: Node, within: set[int]) -> bool:
-        waiting = list(node.images)
-        while waiting:
-            before = waiting.pop()
-            if before.index in within:
-                if is_weighted(before):
-                    return True
-                waiting += before.images
-        return False
+        elif skip.op == "mul" and branch.norm and any(same(branch.norm.before, before) for before in skip.images):
+            branch.state = "scaled skip"
 
 
 def _not_far_before(node: Node, steps: int = 16) -> list[Node]:
@@ -447,13 +444,14 @@ def operand_of(product: Node) -> Node:
 
 def input_of(product: Node) -> Node:
     """The tokens that a product with parameters reads, before they were folded or cut into heads."""
-    node = operand_of(product)
-    best = node
+    best = node = operand_of(product)
+    axis = -2 if node.out.ndim > 1 and node is product.parents[-1] else -1
+    width = None if product.op == "convolution" else node.out.shape[axis]
     while node.op in ("view", "_unsafe_view", "reshape", "expand", "clone", "slice", "select", "split", "transpose",
                       "split_with_sizes", "unsqueeze", "squeeze", "permute", "unbind", "_to_copy", "alias", "t",
                       "contiguous", "_reshape_alias", "repeat", "detach") and node.parents:  # fmt: skip
         node = node.parents[0]
-        if node.flat.ndim == 2:
+        if node.flat.ndim == 2 and width in (None, node.flat.shape[axis]):
             best = node
     return best
 

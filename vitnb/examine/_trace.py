@@ -56,20 +56,13 @@ class _Reached(Exception):
     """The operation that a pass was to stop at."""
 
 
-Edit = Callable[[Tensor], Tensor]
+Edits = dict[int, Callable[[Tensor], Tensor]] | None  # of an operation: what replaces its result
 
 
 class Trace(TorchDispatchMode):
     """The nodes of one forward pass, in order; edits replace what operations return."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        images: Tensor,
-        edits: dict[int, Edit] | None = None,
-        stop: int | None = None,
-        computed: int | None = None,
-    ):
+    def __init__(self, model: nn.Module, images: Tensor, edits: Edits, stop: int | None, computed: int | None):
         super().__init__()
         self.nodes: list[Node] = []
         self.output: object = None
@@ -162,11 +155,7 @@ def _written(func, args: tuple, kwargs: dict) -> list[Tensor]:
 
 
 def trace(
-    model: nn.Module,
-    images: Tensor,
-    edits: dict[int, Edit] | None = None,
-    stop: int | None = None,
-    computed: int | None = None,
+    model: nn.Module, images: Tensor, edits: Edits = None, stop: int | None = None, computed: int | None = None
 ) -> Trace:
     """Run the model on images, with attention written out, and keep every tensor.
 
