@@ -394,6 +394,18 @@ class Raises(nn.Module):
         raise KeyError("no such layer")
 
 
+class InPlace(ViT):
+    """It changes what the sigmoid before it keeps for the pass backwards."""
+
+    def __init__(self):
+        super().__init__(CONFIG)
+
+    def encode(self, x):
+        x = super().encode(x).sigmoid()
+        x -= 0.5
+        return x
+
+
 CAUSES = {  # a code that no fault of the collection has: what has it
     "runs": lambda: Raises(),
     "channels": lambda in_chans=1: Gray(in_chans),
@@ -421,6 +433,7 @@ CAUSES = {  # a code that no fault of the collection has: what has it
     "frozen weights": changed(freeze),
     "frozen": changed(lambda m: m.positions.table.requires_grad_(False)),
     "lost on a device": Moved,
+    "no backward": InPlace,
 }
 
 

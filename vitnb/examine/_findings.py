@@ -58,6 +58,8 @@ KINDS = {
         look="how the pixels reach what the classifier reads; often attention runs over the images of a batch"),
     "no gradient": Kind("breaks", "cut", "No gradient reaches the image, so the layers before cannot learn.",
         look="torch.no_grad, detach, .data and item before this place"),
+    "no backward": Kind("breaks", "cut", "Without gradients no step of training is possible.",
+        look="operations in place (+=, -=, *=, relu_) on what another layer still needs"),
     "unseen pixels": Kind("breaks", "cut", "Part of the image cannot change the answer.", "A size that is no multiple "
         "of the patch.", "how patches are cut, and which tokens are used"),
     "border": Kind("departs", "cut", "The last rows or columns of the image never reach the classifier.",

@@ -155,7 +155,12 @@ def pixels(exam: Exam) -> Iterator[Finding]:
     images = exam.images(exam.sizes[-1]).requires_grad_()
     out = exam.outputs(exam.perturbed(images), len(images))
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(2))
-    gradient = torch.autograd.grad((out * weights).sum(), images, allow_unused=True)[0] if out.requires_grad else None
+    try:
+        found = torch.autograd.grad((out * weights).sum(), images, allow_unused=True) if out.requires_grad else (None,)
+    except RuntimeError as error:
+        yield finding("no backward", f"The pass backwards stops: {str(error).partition('; expected')[0]}.", 1.0)
+        return
+    (gradient,) = found
     if gradient is None or not gradient.abs().max() > 0:
         yield finding("no gradient", "The gradient at the pixels is missing or zero everywhere.", 0.0)
         return
