@@ -91,7 +91,7 @@ KINDS = {
     "over the batch": Kind("breaks", "attend", "Attention mixes images, not tokens.",
         look="nn.MultiheadAttention without batch_first=True, or a transpose too few"),
     "softmax axis": Kind("breaks", "attend", "The weights of a query must sum to 1 over the keys.", look="the dim of "
-        "the softmax: it must be that of the keys, the last"),
+        "the softmax, that of the keys; then the product with the values: swapped letters, a transposed map"),
     "no attention": Kind("departs", "attend", "No softmax over products of tokens was seen in this pass.",
         "Another way to mix tokens, or attention of a form that is not known here.", "whether attention is called, and "
         "whether its result is used"),
@@ -117,7 +117,7 @@ KINDS = {
     "heads split": Kind("breaks", "attend", "A row of queries, keys or values must come from one token.",
         look="how heads are split: view(B, T, h, d), and then transpose(1, 2)"),
     "heads merged": Kind("breaks", "attend", "With attention switched off a token still reaches others.",
-        look="how heads are split and merged: transpose(1, 2) before reshape(B, T, D)"),
+        look="how heads are split and merged: transpose(1, 2) before reshape(B, T, D), or cat on dim=-1"),
     "same projection": Kind("breaks", "attend", "Queries, keys and values must have weights of their own.",
         "Tied on purpose.", "which linear layer makes which"),
     "different inputs": Kind("departs", "attend", "Queries, keys and values do not all read the same tokens.",
@@ -192,7 +192,8 @@ KINDS = {
         "will train them.", look="plain lists of modules (nn.ModuleList), tensors without nn.Parameter, layers made in "
         "forward"),
     "dead": Kind("breaks", "register", "Parameters take part in the pass, and no gradient reaches them.",
-        look="what is computed and then not used, detach, torch.no_grad, zeros times zeros"),
+        look="what stands above, if anything; then what is computed and not used, detach, torch.no_grad, zeros times "
+        "zeros"),
     "dead rows": Kind("note", "register", "Rows of a table are never used: it is too long, or its tokens reach "
         "nothing, for a reason that may stand above.", "A table made for longer inputs.", "its length"),
     "forgotten": Kind("breaks", "register", "A layer is made like its neighbours, and never used.",
@@ -250,7 +251,8 @@ def finding(code: str, says: str, number: float | None = None, level: str | None
 
 def named(code: str, says: str, names: Sequence, level: str | None = None) -> Finding:
     """A finding of several things: what is said has {} for their number, and the first three follow."""
-    return finding(code, f"{says.format(len(names))}: {', '.join(map(str, names[:3]))}.", len(names), level)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return finding(code, f"{says.format(len(names))}: {', '.join(map(str, names[:3]))}{more}.", len(names), level)
 
 
 @dataclass(frozen=True)
