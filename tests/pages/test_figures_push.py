@@ -67,7 +67,7 @@ def assert_shows(figure, wiring, pushes, gain=0):
     far = explorer.distances(wiring, gain)
     says = figure.get_by_role("status")
     expect(says).to_contain_text(f"{WIRINGS[wiring]}, {pushes} push")
-    expect(says).to_contain_text(f"Their distance is {said(far[pushes])}; it was 2.83")
+    expect(says).to_contain_text(f"Their distance in all four features is {said(far[pushes])}; it was 2.83")
     for w, name in enumerate(WIRINGS):
         line = read_line(axes.nth(1), name, log="y")
         np.testing.assert_allclose(line.ys, explorer.distances(w, gain), rtol=0.02)
@@ -81,7 +81,7 @@ def assert_shows(figure, wiring, pushes, gain=0):
 
 def test_by_mouse_and_key_it_shows_what_python_computes(live):
     figure, page, watch = live(PAGE, from_file=True)
-    slider = figure.get_by_role("slider", name="Pushes")
+    slider = figure.get_by_role("slider", name="Number of pushes")
     assert_shows(figure, POST, 1)
     moved = read_line(figure.locator(".vf-axes").nth(0), "boot, push")
     np.testing.assert_allclose([moved.xs, moved.ys], [[1, 2], [1, 1]], atol=0.01)
@@ -104,7 +104,7 @@ def test_by_touch_on_a_phone(live):
     figure, page, watch = live(PAGE, width=390, touch=True, dark=True)
     figure.get_by_role("radio", name="pre-norm").tap()
     assert_shows(figure, PRE, 1)
-    touch(figure.get_by_role("slider", name="Pushes"), 0.99, 0.5)
+    touch(figure.get_by_role("slider", name="Number of pushes"), 0.99, 0.5)
     assert_shows(figure, PRE, 72)
     assert_fits_a_phone(figure, page, watch)
 

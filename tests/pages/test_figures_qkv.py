@@ -91,7 +91,7 @@ def test_by_mouse_and_key_the_numbers_are_those_of_torch(live, from_file):
     assert sums.locator("text").last.inner_html() != "1.00"
     figure.locator("[data-part='weights 2 0']").click()
     expect(says).to_contain_text("Output of the heel")
-    figure.get_by_role("button", name="As in the text").click()
+    figure.get_by_role("button", name="Reset").click()
     assert_shows(figure)
     watch.assert_clean()
 

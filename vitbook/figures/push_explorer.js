@@ -93,8 +93,8 @@ function build({ model, root, put }) {
   if (unknown !== undefined) throw Error(`it knows no wiring ${unknown}`);
 
   const pickWiring = choice("Norms:", wirings, (wiring) => put({ wiring }));
-  const pickPushes = slider("Pushes", (pushes) => put({ pushes }));
-  const pickGain = choice("Push times:", gains.map(String), (gain) => put({ gain }));
+  const pickPushes = slider("Number of pushes", (pushes) => put({ pushes }));
+  const pickGain = choice("Size of a push:", gains.map(String), (gain) => put({ gain }));
   const square = { size: [330, 332], margin: [16, 12, 44, 46] };
   const [place, curve] = [axes(square), axes({ ...square, margin: [16, 12, 44, 58] })];
   const [names, wires, says, numbers] = [legend(), legend(), sentence(), facts()];
@@ -149,7 +149,7 @@ function build({ model, root, put }) {
     says.textContent =
       `${wirings[wiring]}, ${n} ${n === 1 ? "push" : "pushes"}: as the head reads them, feature 3 is ` +
       `${small(now.boot.read[DIFFERS])} in the boot and ${small(now.bag.read[DIFFERS])} in the bag. ` +
-      `Their distance is ${small(far[n])}; it was ${small(far[0])}.`;
+      `Their distance in all four features is ${small(far[n])}; it was ${small(far[0])}.`;
     numbers.show([
       ["distance", small(far[n])],
       ["the last norm divides by", small(sizeOf(now.boot.sum))],

@@ -152,7 +152,7 @@ function build({ model, root, put }) {
   const pin = toggle("Keep in view", (on) => {
     root.toggleAttribute("data-pinned", on);
   });
-  const again = button("As in the text", () => put(Object.fromEntries(first)));
+  const again = button("Reset", () => put(Object.fromEntries(first)));
   const [asks, says] = [question("Whom does the query find? Drag an arrow."), sentence()];
   const titled = (title, { node }) => {
     const panel = h("div", {}, h("p", { className: "vf-soft" }, title), node);

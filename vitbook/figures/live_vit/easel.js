@@ -23,12 +23,12 @@ export function easelPanel({ net, get, put, state, names }) {
   // A query shows in the maps of the heads, which the small form does not have.
   const modeKeys = MODE_KEYS.filter((key) => !(get("compact") && key === "query"));
   const modes = choice(
-    "A click on it",
+    "A click on a patch",
     modeKeys.map((key) => MODES[key]),
     (i) => put({ mode: modeKeys[i], pen: [] }),
   );
   const rubber = button("Rubber", () => put({ erase: !state().erase }));
-  const overlays = choice("Over it", Object.values(OVERLAYS), (i) =>
+  const overlays = choice("Drawn over it", Object.values(OVERLAYS), (i) =>
     put({ overlay: OVERLAY_KEYS[i] }),
   );
 
