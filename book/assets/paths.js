@@ -6,8 +6,8 @@
   const kept = (name) => localStorage.getItem(place(name)) ?? "";
   const keep = (name, value) => localStorage.setItem(place(name), value);
   try {
-    keep("path", kept("path"));
-    if (localStorage.getItem(place("path")) === null) return;
+    keep("works", "yes"); // and not the path, which a page of another process may not see yet, and would write over
+    if (!kept("works")) return;
   } catch {
     return;
   }

@@ -101,3 +101,16 @@ def test_where_nothing_can_be_kept_the_pages_stay_as_they_are_built(visit, path,
     expect(page.locator("a.right-next .prev-next-subtitle")).to_have_text("next")
     assert page.locator("fieldset.path, .finished").count() == 0
     watch.assert_clean()
+
+
+def test_a_page_that_does_not_see_the_path_yet_leaves_it_kept(visit):
+    page, watch = visit("book/03-attention.html", from_file=True)
+    name = "understanding-vision-transformers:path"
+    page.evaluate(f"localStorage.setItem('{name}', 'afternoon')")
+    page.add_init_script(
+        "window.read = Storage.prototype.getItem; Storage.prototype.getItem = function (name) { "
+        "return name.endsWith(':path') ? null : read.call(this, name); }"
+    )
+    page.reload()
+    assert page.evaluate(f"read.call(localStorage, '{name}')") == "afternoon"
+    watch.assert_clean()
