@@ -36,10 +36,13 @@ LINE = """(axes, name) => {
 }"""
 
 
+# Two frames later: what a figure draws in answer to a change is drawn.
+FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
 def ink(figure):
     """What the drawings of a figure show: one value each."""
-    figure.page.evaluate("new Promise(requestAnimationFrame)")
-    figure.page.evaluate("new Promise(requestAnimationFrame)")
+    figure.page.evaluate(FRAMES)
     return [drawing.evaluate(INK) for drawing in figure.locator("canvas, svg").all()]
 
 
@@ -220,6 +223,10 @@ def assert_survives(visit, site, path, garbage, number=0):
         failed = page.locator(".live-figure").nth(shown)
         page.wait_for_function(SEEN_AND_FILLED, arg=failed.element_handle(), polling=200)
         expect(failed).to_contain_text(words)
+    turn_the_theme(page)  # all draw again
+    page.evaluate(FRAMES)
+    for shown, words in enumerate(garbage, number):
+        assert words in page.locator(".live-figure").nth(shown).inner_text()
     alive = page.locator(".live-figure").nth(number + len(garbage))
     alive.scroll_into_view_if_needed()
     expect(alive.locator(".vf").first).to_be_visible()

@@ -80,10 +80,10 @@ export function figure(build) {
       for (const [name, value] of Object.entries(changes)) model.set(name, value);
       model.save_changes();
     };
-    let draw = () => {};
+    let draw; // nothing, where build failed: its message stays
     let waiting = false;
     const again = () => {
-      if (waiting) return;
+      if (waiting || !draw) return;
       waiting = true;
       requestAnimationFrame(() => {
         waiting = false;
@@ -105,7 +105,7 @@ export function figure(build) {
     const stop = onTheme(again);
     return () => {
       stop();
-      draw.end?.();
+      draw?.end?.();
       arrival.disconnect();
       model.off("change", again);
     };
