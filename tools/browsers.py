@@ -25,7 +25,7 @@ from tests.conftest import HARMLESS
 PORT, PATIENCE = 9515, 60  # seconds
 PREFERENCES = 'user_pref("ui.prefersReducedMotion", 1);\nuser_pref("dom.w3c_touch_events.enabled", 1);\n'
 FIGURE = "const figure = document.querySelectorAll('.live-figure')[NUMBER]; "
-WAKE = "figure.scrollIntoView(); return figure.querySelector('.vf, .figure-failed') !== null"
+WAKE = "figure.scrollIntoView({ behavior: 'instant' }); return figure.querySelector('.vf, .figure-failed') !== null"
 COMPLETE = "figure.dispatchEvent(new Event('focusin', { bubbles: true })); return figure.ariaBusy !== 'true'"
 FAILED = "return figure.querySelector('.figure-failed, .vf-trouble:not([hidden])')?.textContent ?? ''"
 LOOK = """const drawn = [...figure.querySelectorAll("canvas, svg")].map((one) => one.toDataURL?.() ?? one.innerHTML);
@@ -37,7 +37,7 @@ CONTROL = """const controls = [...figure.querySelectorAll("input, select, button
   one.getClientRects().length && !one.checked && !one.disabled && one.type !== "file" && !one.closest("[inert]"));
 const control = controls[TURN % controls.length];
 control.focus();
-control.scrollIntoView({ block: "center" });
+control.scrollIntoView({ block: "center", behavior: "instant" });
 const box = (control.type === "radio" ? control.labels[0] : control).getBoundingClientRect();
 const share = control.type === "range" ? [0.9, 0.6, 0.3][TURN % 3] : 0.5;
 return [control.type ?? "pad", Math.round(box.x + share * box.width), Math.round(box.y + box.height / 2)]"""
