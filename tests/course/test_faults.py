@@ -50,6 +50,12 @@ def test_a_trained_model_passes_them_and_is_not_changed_by_them():
     assert model.training and all(parameter.grad is None for parameter in model.parameters())
 
 
+def test_a_gradient_that_is_not_a_number_does_not_count():
+    model = ViT(CONFIG)
+    model.head.register_forward_hook(lambda head, x, logits: logits * float("nan"))
+    assert not faults.TESTS["count"](model)
+
+
 @pytest.mark.parametrize("name", IN_A_MODEL)
 def test_each_fault_is_seen_by_the_tests_that_it_names(name):
     model = faults.build(name, CONFIG)

@@ -384,7 +384,7 @@ def _same_weights(a: nn.Module, b: nn.Module) -> bool:
 
 def _cannot_learn(grown: ViT, logits: Tensor) -> str | None:
     logits.square().sum().backward()
-    moving = {n for n, p in grown.named_parameters() if p.grad is not None and p.grad.any()}
+    moving = {n for n, p in grown.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
     for i in range(len(grown.blocks)):
         for branch in (("attention", "norm1"), ("mlp", "norm2")):
             prefixes = tuple(f"blocks.{i}.{part}." for part in branch)

@@ -76,7 +76,9 @@ def count(model: ViT) -> bool:
     """It has as many parameters as a ViT of its config, and a loss gives every one of them a gradient."""
     with torch.device("meta"):
         expected = count_parameters(ViT(model.config))
-    return count_parameters(model) == expected and all(g is not None and g.any() for g in _gradients(_perturbed(model)))
+    return count_parameters(model) == expected and all(
+        g is not None and g.abs().sum() > 0 for g in _gradients(_perturbed(model))
+    )
 
 
 @torch.enable_grad()
