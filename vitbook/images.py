@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitnb._validate import shown
 from vitnb.data import Dataset
 
 # The first test image of Fashion-MNIST (https://github.com/zalandoresearch/fashion-mnist,
@@ -81,9 +82,11 @@ def photo(name: str = "hopper", size: int = 448) -> Tensor:
 
     path = _path(name) if name in PHOTOS else Path(name)
     if not path.is_file():
-        raise ValueError(f"name is {name!r}, and no such file: use one of {', '.join(map(repr, PHOTOS))}, or a path")
+        raise ValueError(
+            f"name is {shown(name)}, and no such file: use one of {', '.join(map(repr, PHOTOS))}, or a path"
+        )
     if not isinstance(size, int) or size < 1:
-        raise ValueError(f"size is {size!r}: use 448, for example, a number of pixels")
+        raise ValueError(f"size is {shown(size)}: use 448, for example, a number of pixels")
     with Image.open(path) as image:
         upright = ImageOps.exif_transpose(image).convert("RGB")
     square = ImageOps.fit(upright, (size, size), Image.Resampling.BICUBIC)
@@ -127,7 +130,7 @@ def stamps(size: int = 112) -> tuple[Tensor, Tensor, list[str]]:
     from PIL import Image, ImageOps
 
     if not isinstance(size, int) or size < 1:
-        raise ValueError(f"size is {size!r}: use 112, for example, a number of pixels")
+        raise ValueError(f"size is {shown(size)}: use 112, for example, a number of pixels")
     if "google.colab" in sys.modules and not STAMPS_FOLDER.is_dir():
         subprocess.run(["apt-get", "-qq", "install", STAMPS_PACKAGE], stdout=subprocess.DEVNULL)
     if not STAMPS_FOLDER.is_dir():
@@ -173,7 +176,7 @@ def sample_image(size: int = 224) -> Tensor:
     import matplotlib.image
 
     if not isinstance(size, int) or size < 1:
-        raise ValueError(f"size is {size!r}: use 224, for example, a number of pixels")
+        raise ValueError(f"size is {shown(size)}: use 224, for example, a number of pixels")
     with matplotlib.cbook.get_sample_data("grace_hopper.jpg") as file:
         photo = torch.tensor(matplotlib.image.imread(file, format="jpg")).permute(2, 0, 1)  # (3, H, W)
     side = min(photo.shape[1:])

@@ -32,29 +32,37 @@ def _usual(name: str, other: float) -> float:
     return USUAL.get(name.split(" ")[0].split("[")[0], other)
 
 
+def shown(value: Any) -> str:
+    """A value as a message shows it, on one line: a tensor or an array by its shape, all else in 100 characters."""
+    if isinstance(value, Tensor | numpy.ndarray) and value.ndim:
+        return f"{type(value).__name__} of shape {tuple(value.shape)}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
 def positive_int(name: str, value: Any, least: int = 1) -> int:
     """Return value as an int, or raise if it is not a whole number above zero, or from another least one on."""
     usual = int(_usual(name, 4))
     if isinstance(value, Tensor) and value.dtype == torch.int64 and value.ndim == 0:
         value = int(value)  # torch.jit.trace makes tensors of sizes
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number, got {value!r}: use {usual}, for example")
+        raise TypeError(f"{name} must be a whole number, got {shown(value)}: use {usual}, for example")
     if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}: use {usual}, for example")
+        raise ValueError(f"{name} must be at least {least}, got {shown(value)}: use {usual}, for example")
     return int(value)
 
 
 def switch(name: str, value: Any) -> bool:
     """Return value as a bool, or raise: a word such as "no" would count as yes."""
     if not isinstance(value, Integral | numpy.bool_) or value not in (0, 1):
-        raise TypeError(f"{name} must be True or False, got {value!r}: use True or False")
+        raise TypeError(f"{name} must be True or False, got {shown(value)}: use True or False")
     return bool(value)
 
 
 def path(name: str, value: Any, usual: str) -> Path:
     """Return value as a Path."""
     if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"{name} must be a path, got {value!r}: use {usual!r}, for example")
+        raise TypeError(f"{name} must be a path, got {shown(value)}: use {usual!r}, for example")
     return Path(value)
 
 
@@ -63,7 +71,9 @@ def pair(name: str, size: Any) -> tuple[int, int]:
     if isinstance(size, Iterable) and not isinstance(size, str):
         sides = tuple(size)
         if len(sides) != 2:
-            raise ValueError(f"{name} must be one number or (height, width), got {sides}: use (28, 28), for example")
+            raise ValueError(
+                f"{name} must be one number or (height, width), got {shown(sides)}: use (28, 28), for example"
+            )
         return positive_int(f"{name} height", sides[0]), positive_int(f"{name} width", sides[1])
     side = positive_int(name, size)
     return side, side
@@ -72,7 +82,7 @@ def pair(name: str, size: Any) -> tuple[int, int]:
 def probability(name: str, value: Any) -> float:
     """Return value as a float in [0, 1)."""
     if not 0 <= _real(name, value, 0.1) < 1:
-        raise ValueError(f"{name} must lie in [0, 1), got {value}: use 0.1, for example")
+        raise ValueError(f"{name} must lie in [0, 1), got {shown(value)}: use 0.1, for example")
     return float(value)
 
 
@@ -80,7 +90,7 @@ def positive_float(name: str, value: Any) -> float:
     """Return value as a float above zero."""
     usual = _usual(name, 1.0)
     if not 0 < _real(name, value, usual) < math.inf:
-        raise ValueError(f"{name} must be above 0 and finite, got {value}: use {usual}, for example")
+        raise ValueError(f"{name} must be above 0 and finite, got {shown(value)}: use {usual}, for example")
     return float(value)
 
 
@@ -89,13 +99,13 @@ def float_from_0(name: str, value: Any, most: float = math.inf) -> float:
     usual = _usual(name, 0.25)
     if not (0 <= _real(name, value, usual) <= most and value < math.inf):
         until = "finite" if most == math.inf else f"at most {most:g}"
-        raise ValueError(f"{name} must be at least 0 and {until}, got {value}: use {usual}, or 0 for none")
+        raise ValueError(f"{name} must be at least 0 and {until}, got {shown(value)}: use {usual}, or 0 for none")
     return float(value)
 
 
 def _real(name: str, value: Any, usual: float) -> Any:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}: use {usual}, for example")
+        raise TypeError(f"{name} must be a number, got {shown(value)}: use {usual}, for example")
     return value
 
 
@@ -103,7 +113,9 @@ def choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return value if it is one of the allowed words."""
     allowed = list(allowed)
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}: use {allowed[0]!r}")
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, allowed))}, got {shown(value)}: use {allowed[0]!r}"
+        )
     return value
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vitnb import _folder
 from vitnb._archives import fashion_mnist
-from vitnb._validate import Size, float_from_0, pair, positive_int, probability, switch, tensor
+from vitnb._validate import Size, float_from_0, pair, positive_int, probability, shown, switch, tensor
 from vitnb._validate import labels as check_labels
 from vitnb._validate import path as check_path
 from vitnb._validate import pixels as check_pixels
@@ -49,7 +49,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if not isinstance(self.classes, Sized):
-            raise TypeError(f"classes must be names, got {self.classes!r}: use tuple('0123456789')")
+            raise TypeError(f"classes must be names, got {shown(self.classes)}: use tuple('0123456789')")
         channels = None
         for part in ("train", "test"):
             images = check_pixels(f"{part}_images", getattr(self, f"{part}_images"), channels)
@@ -99,7 +99,9 @@ class Dataset:
         """
         images = len(self.train_labels)
         if not isinstance(n, int) or not 1 <= n < images:
-            raise ValueError(f"n is {n!r}: use a whole number from 1 to {images - 1}, fewer than the training images")
+            raise ValueError(
+                f"n is {shown(n)}: use a whole number from 1 to {images - 1}, fewer than the training images"
+            )
         order = torch.randperm(images, generator=torch.Generator().manual_seed(seed)).to(self.train_labels.device)
         kept, aside = order[n:].sort().values, order[:n].sort().values
         return replace(
@@ -141,7 +143,7 @@ def load(name: str = "fashion_mnist", root: str | Path | None = None, device: st
         damaged and cannot be fetched again; OSError if the disk is full.
     """
     if name not in NAMES:
-        raise ValueError(f"name is {name!r}: use one of {', '.join(map(repr, NAMES))}")
+        raise ValueError(f"name is {shown(name)}: use one of {', '.join(map(repr, NAMES))}")
     if root is not None:
         root = check_path("root", root, "data")
     dataset = _digits() if name == "digits" else _fashion_mnist(root)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitnb._validate import labels as check_labels
-from vitnb._validate import normalised, positive_int
+from vitnb._validate import normalised, positive_int, shown
 from vitnb.data import Dataset
 
 
@@ -105,7 +105,7 @@ def final_test(model: nn.Module, data: Dataset) -> Evaluation:
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a vitnb.data.Dataset, got {type(data).__name__}: use data.load()")
     if data.held_out != "test":
-        raise ValueError(f"data.held_out is {data.held_out!r}: use data.load(), or what hold_out was called on")
+        raise ValueError(f"data.held_out is {shown(data.held_out)}: use data.load(), or what hold_out was called on")
     count_look(model)
     if looks(model) > 1:
         warnings.warn(

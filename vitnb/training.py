@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitnb import distributed
-from vitnb._validate import choice, float_from_0, positive_float, positive_int, probability, switch
+from vitnb._validate import choice, float_from_0, positive_float, positive_int, probability, shown, switch
 from vitnb._validate import path as check_path
 from vitnb.checkpoint import delayed_interrupt, load_checkpoint, save_checkpoint
 from vitnb.data import Dataset, augment
@@ -67,7 +67,7 @@ class Recipe:
         if self.clip is not None:
             positive_float("clip", self.clip)
         if not isinstance(self.betas, Sized) or len(self.betas) != 2:
-            raise ValueError(f"betas must be two numbers, got {self.betas!r}: use (0.9, 0.99)")
+            raise ValueError(f"betas must be two numbers, got {shown(self.betas)}: use (0.9, 0.99)")
         object.__setattr__(self, "betas", tuple(probability("betas", beta) for beta in self.betas))
         for name in ("warmup", "label_smoothing"):
             probability(name, getattr(self, name))
@@ -429,7 +429,7 @@ def fit(
     run = Training(model, data, Recipe() if recipe is None else recipe)
     path = None if checkpoint is None else check_path("checkpoint", checkpoint, "run.pt")
     if not isinstance(callbacks, Iterable):
-        raise TypeError(f"callbacks must be a list of functions, got {callbacks!r}: use [callbacks]")
+        raise TypeError(f"callbacks must be a list of functions, got {shown(callbacks)}: use [callbacks]")
     gpus = [run.device] if run.device.type == "cuda" else []
     model.train()
     try:
@@ -495,7 +495,9 @@ def _check(model: nn.Module, data: Dataset, recipe: Recipe) -> None:
 
 def _check_lrs(by_part: Mapping[str, float]) -> None:
     if not isinstance(by_part, Mapping) or not all(isinstance(part, str) for part in by_part):
-        raise TypeError(f"lr_by_part must be a dictionary of names and rates, got {by_part!r}: use {{'head': 1e-3}}")
+        raise TypeError(
+            f"lr_by_part must be a dictionary of names and rates, got {shown(by_part)}: use {{'head': 1e-3}}"
+        )
     for part, lr in by_part.items():
         positive_float(f"lr_by_part[{part!r}]", lr)
 

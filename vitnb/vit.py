@@ -7,7 +7,18 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vitnb._validate import Size, choice, divides, pair, positive_float, positive_int, probability, switch, tensor
+from vitnb._validate import (
+    Size,
+    choice,
+    divides,
+    pair,
+    positive_float,
+    positive_int,
+    probability,
+    shown,
+    switch,
+    tensor,
+)
 from vitnb.blocks import PostNormBlock, PreNormBlock
 from vitnb.patches import ConvStem, PatchEmbedding, grid_size
 from vitnb.pooling import AttentionPool, ClsToken, MeanPool, Registers
@@ -148,7 +159,7 @@ class ViT(nn.Module):
     def __init__(self, config: ViTConfig):
         super().__init__()
         if not isinstance(config, ViTConfig):
-            raise TypeError(f"config must be a ViTConfig, got {config!r}: use ViTConfig(patch_size=4)")
+            raise TypeError(f"config must be a ViTConfig, got {shown(config)}: use ViTConfig(patch_size=4)")
         c = self.config = config
         self.patch_embed = STEMS[c.stem](c.img_size, c.patch_size, c.in_chans, c.embed_dim)
         self.registers = Registers(c.reg_tokens, c.embed_dim) if c.reg_tokens else nn.Identity()
@@ -348,7 +359,7 @@ def _head(c: ViTConfig) -> nn.Linear | nn.Identity:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
+    return value.item() if getattr(value, "ndim", 1) == 0 else value  # a scalar of NumPy or torch
 
 
 def _pooling(c: ViTConfig) -> ClsToken | MeanPool | AttentionPool:

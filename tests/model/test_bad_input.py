@@ -84,6 +84,9 @@ SAID = {
         ("Recipe(schedule='linear')", "'cosine', 'constant', got 'linear'"),
         ("Recipe(optimizer='adam')", "optimizer … 'adamw', 'sgd', 'muon', got 'adam'"),
         ("Recipe(clip=0)", "clip … 0"),
+        ("vitnb.examine(small, torch.rand(2, 1, 8, 8))", "image … Tensor of shape (2, 1, 8, 8): use (1, 8, 8)"),
+        ("vitnb.examine(small, [8] * 999)", "image … 8, 8 … use (3, 32, 32)"),
+        ("ViTConfig(stem=torch.rand(9, 9))", "stem … Tensor of shape (9, 9): use 'patch'"),
     ],
     TypeError: [
         ("patchify(x(1, 1, 8, 8), True)", "patch_size … True … 4"),
@@ -94,6 +97,8 @@ SAID = {
         ("evaluate(linear(), pixels, D.test_labels)", "uint8 … use data.normalize"),
         ("Recipe(batch_size=1.5)", "batch_size … 1.5"),
         ("Recipe(shift=0.5)", "shift … 0.5"),
+        ("ViT(small())", "config … ViT( … use ViTConfig"),
+        ("MLP(torch.rand(99, 99), 4)", "embed_dim … Tensor of shape (99, 99): use 64"),
     ],
 }
 
@@ -103,6 +108,7 @@ def test_an_error_names_the_argument_its_value_and_one_that_works(error, call, w
     with pytest.raises(error, match=".*".join(map(re.escape, words.split(" … ")))) as caught:
         eval(call, SPACE | globals())
     assert caught.type is error
+    assert len(str(caught.value)) < 300 and "\n" not in str(caught.value)
 
 
 def test_what_is_left_out_on_purpose_is_no_error():

@@ -33,6 +33,7 @@ from types import ModuleType
 
 from torch import nn
 
+from vitnb._validate import shown
 from vitnb.examine import _inside, _outside
 from vitnb.examine._exam import Exam, undisturbed, unwrapped
 from vitnb.examine._findings import KINDS, Finding, Report, finding, in_order, told
@@ -88,15 +89,17 @@ def examine(
 def _check(build: object, image: object, num_classes: object, allow: object) -> None:
     if not callable(build):
         raise TypeError(
-            f"build must be a function that returns a model, or a model, got {build!r}: use lambda: MyViT()"
+            f"build must be a function that returns a model, or a model, got {shown(build)}: use lambda: MyViT()"
         )
     sides = image if isinstance(image, tuple | list) else ()
     if len(sides) != 3 or not all(isinstance(side, int) and side > 0 for side in sides):
-        raise ValueError(f"image must be (channels, height, width), got {image!r}: use (3, 32, 32), for example")
+        works = tuple(getattr(image, "shape", ()))[-3:]  # a batch of them was given
+        works = works if len(works) == 3 and all(works) else (3, 32, 32)
+        raise ValueError(f"image must be (channels, height, width), got {shown(image)}: use {works}, for example")
     if not isinstance(num_classes, int) or isinstance(num_classes, bool) or num_classes < 1:
-        raise ValueError(f"num_classes must be at least 1, got {num_classes!r}: use 10, for example")
+        raise ValueError(f"num_classes must be at least 1, got {shown(num_classes)}: use 10, for example")
     if not isinstance(allow, tuple | list | set | frozenset) or not set(allow) <= set(KINDS):
-        raise ValueError(f"allow must hold codes of findings, got {allow!r}: use ('scale',), for example")
+        raise ValueError(f"allow must hold codes of findings, got {shown(allow)}: use ('scale',), for example")
 
 
 def _examined(build: Callable | nn.Module, image: tuple, num_classes: int, allow: Collection[str]) -> Report:
