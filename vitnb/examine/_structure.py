@@ -182,8 +182,10 @@ class Structure:
                     tokens = input_of(readers[0])
                     earlier = self._projection_before(tokens)
                     if earlier is None:
-                        self.channels_first = readers[0].op == "convolution"
-                        return tokens if tokens.flat.ndim >= 2 else None
+                        convolved = operand_of(readers[0]) if readers[0].op == "convolution" else None
+                        self.channels_first = convolved is not None and not _turned(tokens, convolved)
+                        part = convolved is not None and convolved.out.shape[-3] not in base(convolved).out.shape
+                        return None if part or tokens.flat.ndim < 2 else tokens  # heads in cascade read parts
                     readers = [earlier]
         return None
 
@@ -454,6 +456,12 @@ def input_of(product: Node) -> Node:
         if node.flat.ndim == 2 and width in (None, node.flat.shape[axis]):
             best = node
     return best
+
+
+def _turned(tokens: Node, convolved: Node) -> bool:
+    """Whether tokens (T, D) were turned into rows and columns, (D, H, W), for a convolution."""
+    x, u = convolved.flat, tokens.flat
+    return u.ndim == 2 and x.ndim == 3 and x.shape[0] == u.shape[1] and torch.equal(u[-x[0].numel() :].T, x.flatten(1))
 
 
 def without_bias(node: Node) -> Node:

@@ -162,6 +162,26 @@ class Staged(Small):
         return x
 
 
+@relative("heads in cascade: each adds what the last one found to its share of the features")
+class Cascaded(Small):
+    def __init__(self, slip=False):
+        super().__init__(slip)
+        d = D // HEADS
+        self.heads = nn.ModuleList(nn.Sequential(nn.Conv2d(d, 3 * d, 1), nn.BatchNorm2d(3 * d)) for _ in range(HEADS))
+        self.out = nn.Sequential(nn.ReLU(), nn.Conv2d(D, D, 1), nn.BatchNorm2d(D))
+        self.mlp = nn.Sequential(nn.Conv2d(D, 2 * D, 1), nn.BatchNorm2d(2 * D), nn.ReLU(), nn.Conv2d(2 * D, D, 1))
+
+    def encode(self, x):
+        x = x.mT.unflatten(2, (H, W))
+        outs = []
+        for head, part in zip(self.heads, x.chunk(HEADS, 1), strict=True):
+            x_h = part + outs[-1] if outs else part
+            q, k, v = head(x_h).flatten(2).chunk(3, 1)
+            outs.append((v @ (k.mT @ q * q.shape[1] ** -0.5).softmax(1)).view_as(part))
+        x = x + self.out(torch.cat(outs, 1))
+        return (x + self.mlp(x)).flatten(2).mT
+
+
 @relative("the cls token passes by the MLPs, the last of which reaches nothing")
 class Bypassed(Small):
     def __init__(self, slip=False):
@@ -209,6 +229,19 @@ class Talking(Attention):
     def weigh(self, q, k):
         scores = q @ k.mT * q.shape[-1] ** -0.5
         return self.mix(scores.movedim(1, -1)).movedim(-1, 1).softmax(-1)
+
+
+class ByMaps(Attention):
+    """Queries, keys and values by convolutions of tokens turned into rows and columns (CvT)."""
+
+    def __init__(self, slip=False):
+        super().__init__(slip)
+        self.q, self.k, self.v = (nn.Conv2d(D, D, 3, 1, 1) for _ in range(3))
+
+    def forward(self, x):
+        x = self.norm(x).mT.unflatten(2, (H, W))
+        q, k, v = (self.split(layer(x).flatten(2).mT) for layer in (self.q, self.k, self.v))
+        return self.out((self.weigh(q, k) @ v).transpose(-3, -2).flatten(-2))
 
 
 class Unit(Attention):
@@ -273,6 +306,7 @@ RELATIVES |= {
     "attention of features": (of(OfFeatures), None, None),
     "linear attention": (of(Linear), None, None),
     "heads mixed before the softmax": (of(Talking), None, None),
+    "projections by convolutions": (of(ByMaps), None, None),
     "queries and keys of unit length": (of(Unit), lambda: of(Unit)(True), "norm axes"),
     "rotary positions": (of(Rotary, positions=False), lambda: of(Rotary, positions=False)(True), "offsets"),
     "relative positions": (of(Relative, positions=False), lambda: of(Relative, positions=False)(True), "offsets"),
