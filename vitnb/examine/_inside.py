@@ -798,12 +798,13 @@ def read_out(exam: Exam) -> Iterator[Finding]:
         left = sorted(patches & set(probes) - set(read))
         yield finding("leaves out patches", f"The classifier reads patches, but not {left} of {T} tokens.", len(left))
     yield from _head(s, last)
-    yield from _two_heads(exam, last)
+    if len(read) == 1:
+        yield from _two_heads(exam, last)
     yield from _fixed_token(s)
 
 
 def _two_heads(exam: Exam, last: Node) -> Iterator[Finding]:
-    """Two classifiers that read the same numbers, and whose logits are added: one would do."""
+    """Two classifiers that read the same token, and whose logits are added: one would do."""
     s = exam.structure
     ends = [n for n in s.nodes[last.index + 1 :] if is_weighted(n) and n.out.numel() == exam.num_classes]
     for first, second in pairwise(ends):

@@ -344,6 +344,17 @@ class Distilled(Small):
         return (self.head(x[:, 0]) + self.other(x[:, 0 if self.slip else 1])) / 2
 
 
+@relative("the mean of the tokens with two classifiers")
+class Twice(Small):
+    def __init__(self, slip=False):
+        super().__init__(slip)
+        self.other = nn.Linear(D, 10)
+
+    def forward(self, x):
+        x = self.read(self.encode(self.embed(x)))
+        return (self.head(x) + self.other(x)) / 2
+
+
 @relative("stochastic depth", "dropped")
 class Deep(Small):
     def path(self, x):
