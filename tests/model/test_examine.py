@@ -219,6 +219,7 @@ def libraries() -> dict:
         "timm, rotary": lambda: timm.create_model("eva02_tiny_patch14_224", **{**small, "img_size": 56}),
         "timm, distilled": lambda: timm.create_model("deit_tiny_distilled_patch16_224", **small),
         "timm, attention pooling": lambda: timm.create_model("vit_tiny_patch16_224", global_pool="map", **small),
+        "timm, pixels within patches": lambda: timm.create_model("tnt_s_patch16_224", **small),
         "torchvision": lambda: torchvision.models.VisionTransformer(64, 16, 2, 4, 64, 128, num_classes=10),
         "Hugging Face": lambda: transformers.ViTForImageClassification(config),
     }

@@ -775,7 +775,8 @@ def read_out(exam: Exam) -> Iterator[Finding]:
     if not s.branches or not exam.patch_tokens or {"blind", "over the batch", "norm axes"} & exam.codes:
         return
     T, last, here = s.tokens, s.end_of(s.branches[-1]), exam.logits_of(exam.one)
-    if T < 4:
+    behind = [a.scores.out for a in s.attentions if a.scores is not None and a.weights.index > last.index]
+    if T < 4 or any(scores.shape[-2] > 1 for scores in behind):  # other tokens attend to each other later
         return
 
     def reads(t: int) -> bool:
