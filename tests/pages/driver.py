@@ -75,6 +75,11 @@ def drag(slider, start, end):
     mouse.up()
 
 
+def unfold(part):
+    """Open what a figure, or a page, has behind "More"."""
+    part.evaluate("part => part.querySelectorAll('.vf-more').forEach((more) => (more.open = true))")
+
+
 def touch(element, x, y):
     """Tap at a place of an element, given as shares of its width and height."""
     box = element.bounding_box()

@@ -15,7 +15,17 @@ from playwright.sync_api import expect
 
 from pages import live_figures, notebooks
 from tests.pages import small_book
-from tests.pages.driver import assert_fits_a_phone, assert_in_use, drag, node, read_line, refuses, survives, touch
+from tests.pages.driver import (
+    assert_fits_a_phone,
+    assert_in_use,
+    drag,
+    node,
+    read_line,
+    refuses,
+    survives,
+    touch,
+    unfold,
+)
 from vitbook import figures, results
 from vitbook.figures import PatchExplorer
 from vitbook.figures._base import module
@@ -440,6 +450,7 @@ def test_nothing_moves_when_a_figure_awakes_and_no_room_is_left_empty(visit, cha
     [
         ("02-positions", 0, ".vf-buttons button >> nth=0", ".vf-pos svg >> nth=-1"),
         ("03-attention", 0, "label:has-text('queries') input", ".vf-sums"),
+        ("03-attention", 1, ".vf-qkv-plane", ".vf-qkv .vf-says"),
         ("05-pre-norm-post-norm", 2, "input[type=range]", ".vf-block-plots svg >> nth=-1"),
         ("06-depth", 0, "input[type=range]", ".vf-axes >> nth=-1"),
         ("11-looking-inside", 1, ".lv-bars", ".lv-heads"),
@@ -448,10 +459,21 @@ def test_nothing_moves_when_a_figure_awakes_and_no_room_is_left_empty(visit, cha
 def test_on_a_phone_a_control_and_what_it_changes_are_on_one_screen(live, chapter, number, control, effect):
     figure, page, watch = live(f"book/{chapter}.html", number, width=390)
     page.set_viewport_size({"width": 390, "height": 844})
+    unfold(figure)
     changed = figure.locator(effect)
     changed.evaluate("one => one.scrollIntoView({ block: 'end' })")
     box = changed.bounding_box()
     bar = page.locator(".bd-header-article").bounding_box()
     assert box["y"] + box["height"] <= 845
     assert figure.locator(control).bounding_box()["y"] >= bar["y"] + bar["height"] - 1
+    watch.assert_clean()
+
+
+@pytest.mark.parametrize("chapter", ["03-attention", "11-looking-inside"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_all_that_is_not_folded_is_on_one_screen(live, chapter, number):
+    figure, page, watch = live(f"book/{chapter}.html", number, width=1200)
+    page.set_viewport_size({"width": 1200, "height": 950})
+    bar = page.locator(".bd-header-article").bounding_box()["height"]
+    assert figure.bounding_box()["height"] <= 950 - bar
     watch.assert_clean()

@@ -16,6 +16,7 @@ from tests.pages.driver import (
     stored,
     survives,
     touch,
+    unfold,
 )
 from vitbook import results
 from vitbook.figures import AttentionExplorer
@@ -212,6 +213,7 @@ def test_attention_explorer_by_mouse_and_key(live):
     number, state = stored(PAGE, "AttentionExplorer")
     maps = torch_maps(state, results.trained())[state["image"]]
     figure, page, watch = live(PAGE, number, from_file=True)
+    unfold(figure)
     canvas, small, matrix = (figure.locator(".vf-pad").nth(n) for n in range(3))
     says = figure.get_by_role("status")
     layer, head = state["layer"], state["head"]
@@ -284,6 +286,7 @@ def test_a_wrong_axis_breaks_the_row_sums_and_large_scores_saturate(live):
     maps, root = torch_maps(state, results.trained())[state["image"]], state["width"] ** 0.5
     assert (scores.softmax(-1) - maps).abs().max() < 1e-4
     figure, page, watch = live(PAGE, number)
+    unfold(figure)
     layer, head, token = state["layer"], state["head"], state["token"]
     slider = figure.get_by_role("slider", name="Scores")
 
@@ -333,6 +336,7 @@ def test_a_page_begins_with_the_rows_that_it_shows_and_two_networks_are_shown_al
     says = figure.get_by_role("status")
     expect(says).to_contain_text(state["names"][1])
     assert_drawn(figure, torch_maps(state, trained)[1], state["token"], state["layer"], column)
+    unfold(figure)
     figure.locator("input[type=range]").first.fill("6")
     expect(says).to_contain_text("What token 6")
     for number, (name, net) in enumerate(zip(state["networks"], nets, strict=True)):
@@ -350,6 +354,7 @@ def test_a_page_begins_with_the_rows_that_it_shows_and_two_networks_are_shown_al
 def test_attention_explorer_by_touch_on_a_phone(live, page_name, model, token, row):
     number, state = stored(page_name, "AttentionExplorer")
     figure, page, watch = live(page_name, number, width=390, touch=True, dark=True)
+    unfold(figure)
     says, maps = figure.get_by_role("status"), torch_maps(state, results.trained(model))[state["image"]]
     touch(figure.locator(".vf-pad").first, 0.1, 0.95)
     expect(says).to_contain_text(f"token {token} (row {row}, column 0)")

@@ -20,7 +20,7 @@ from playwright.sync_api import expect
 from torch import Tensor
 
 from tests.conftest import Watch
-from tests.pages.driver import INK, assert_sound, node, refuses, turn_the_theme
+from tests.pages.driver import INK, assert_sound, node, refuses, turn_the_theme, unfold
 from vitbook import results
 from vitbook.figures.live_vit import LiveViT
 from vitnb import (
@@ -326,15 +326,17 @@ def book_page(sheet):
 
 @pytest.fixture
 def opened(new_context):
-    """A function that opens such a page: opened(path) -> figure, page, watch."""
+    """A function that opens such a page, and with whole=True "More": opened(path) -> figure, page, watch."""
 
-    def visit(path: Path, width: int = 1000, dark: bool = False, touch: bool = False):
+    def visit(path: Path, width: int = 1000, dark: bool = False, touch: bool = False, whole: bool = True):
         scheme = "dark" if dark else "light"
         page = new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch).new_page()
         watch = Watch(page, path.parent.as_uri())
         page.goto(path.as_uri())
         figure = page.locator(".live-figure")
         figure.locator(".vf:visible, .figure-failed").first.wait_for()
+        if whole:
+            unfold(page.locator("body"))
         return figure, page, watch
 
     return visit
@@ -674,6 +676,7 @@ def test_in_the_book(live, path):
         assert "The network says Sneaker" in said(figure)
         watch.assert_clean()
         return
+    unfold(figure)
     maps = ink(figure, ".lv-heads")
     assert start.startswith("Image 9: Ankle boot")
     figure.locator(".lv-grid button").nth(5).click()
@@ -807,12 +810,32 @@ def test_maps_and_shades_are_torchs(opened, book_page):
     watch.assert_clean()
 
 
+@pytest.mark.parametrize("width", [390, 1000])
+def test_the_whole_form_begins_with_what_its_question_needs(opened, book_page, width):
+    figure, page, watch = opened(book_page, width, whole=False)
+    settle(figure)
+    expect(figure.locator(".vf-question")).to_have_text("Which patch does the answer depend on? Click one to hide it.")
+    outside = ":not(.lv-grid button, .lv-shelf button):visible"
+    assert figure.locator(f"button{outside}, input{outside}, select{outside}, summary").count() == 3
+    assert figure.bounding_box()["height"] < 788  # one screen, below the bar of the page
+    figure.locator(".lv-grid button").nth(5).click()
+    figure.get_by_label("Take hidden patches out").check()
+    assert "1 of 16 patches taken out" in said(figure)
+    figure.get_by_text("More", exact=True).focus()
+    page.keyboard.press("Enter")
+    figure.get_by_role("button", name="Ablate all of block 3").click()
+    assert "4 heads ablated" in said(figure)
+    figure.get_by_role("button", name="Undo all").click()
+    assert "Changed" not in said(figure)
+    assert_sound(page)
+    watch.assert_clean()
+
+
 def test_every_switch_by_mouse_and_key(opened, book_page):
     figure, page, watch = opened(book_page)
     start, before, maps = said(figure), patches_of(figure), ink(figure, ".lv-heads")
     table = ink(figure, ".lv-table")
     assert start.startswith("Image 0: ")
-    assert figure.get_by_role("button", name=re.compile("^(More|Less)")).count() == 0
     assert figure.locator(".lv-heads button:visible").count() == 16
 
     patches = figure.locator(".lv-grid button")

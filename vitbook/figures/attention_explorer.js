@@ -1,7 +1,7 @@
 // AttentionExplorer: the row of one token over the image, all heads side by side, raw weights against rollout;
 // where it has scores, also what another axis of the softmax and larger scores make of them.
 import { paint, palette, shades } from "./kit/canvas.js";
-import { KEYS, choice, pointable, slider } from "./kit/controls.js";
+import { KEYS, choice, folded, pointable, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, question, s, sentence, soft } from "./kit/dom.js";
 import { bytes, figure, floats, needBytes, needFloats, needIndex } from "./kit/figure.js";
 import { boxOf, overlay, patchGrid, per, ringOf } from "./kit/grid.js";
@@ -131,11 +131,14 @@ function makeTable(columns, [L, heads], prefix, onpick, onstep) {
       return { node, canvas, cls };
     }),
   );
-  const lines = maps.map((line, layer) => [h("span", {}, layer), ...line.map(({ node }) => node)]);
+  const lines = maps.map((line, layer) => [
+    h("span", {}, `layer ${layer}`),
+    ...line.map(({ node }) => node),
+  ]);
   const node = h(
     "div",
     { className: "vf-heads" },
-    h("span"),
+    h("span", {}, "head"),
     ...columns.map(head),
     ...lines.flat(),
   );
@@ -273,14 +276,13 @@ function build({ model, root, put }) {
   const panels = networks.map(makePanel);
 
   const many = networks.length > 1;
+  const titleOf = (title, i) => (many ? `${networks[i]}: ${title}` : title);
   const titled = (title, kind) =>
-    panels.map((panel, i) => {
-      const words = many ? networks[i] + (title && `: ${title}`) : title || "over the image";
-      return h("div", {}, heading(words), panel[kind].node);
-    });
-  const [maps, tables, matrices] = [
-    titled("", "map"),
-    titled("every head of every layer", "table"),
+    panels.map((panel, i) => h("div", {}, heading(titleOf(title, i)), panel[kind].node));
+  const titles = panels.map(() => heading());
+  const maps = panels.map(({ map }, i) => h("div", {}, titles[i], map.node));
+  const [tables, matrices] = [
+    titled(`${heads} heads in each of ${L} layers`, "table"),
     titled(`the map, row = query, column = key${scored ? "; sums of rows" : ""}`, "square"),
   ];
   const [says, measures] = [sentence(), facts()];
@@ -300,28 +302,27 @@ function build({ model, root, put }) {
     );
   };
   const hint = soft(
-    "Move over an image to try a token, press to keep it; press a small map to see it large. ",
-    "Or focus either and use the arrow keys. Numbers are weights in per cent. ",
+    "A press keeps a token. Numbers are weights in per cent. ",
     `Blue is full at ${Math.min(Math.round((100 * FULL) / T), 100)} % and more, in all maps alike.`,
   );
-  const words = h("div", {}, hint, says, measures.node);
   const [pair, wide] = ["vf-side-by-side", "vf-attention-wide"].map(
     (className) =>
       (...nodes) =>
         h("div", { className }, ...nodes),
   );
   root.append(
-    question("What does a token attend to? Point at one in the image."),
-    controls(
-      ...(names.length > 1 ? [images.node] : []),
-      tokens.node,
-      layers.node,
-      picks.node,
-      ...(scored ? [axes.node, scales.node] : []),
+    question(
+      "What does a token attend to? Point at one in the image, or press a small map for another head.",
     ),
-    ...(many
-      ? [pair(...maps), wide(...tables), pair(...matrices), words]
-      : [wide(...maps, ...tables, ...matrices, words)]),
+    ...(names.length > 1 ? [controls(images.node)] : []),
+    ...(many ? [pair(...maps), wide(...tables)] : [wide(...maps, ...tables)]),
+    says,
+    hint,
+    folded(
+      root,
+      controls(tokens.node, layers.node, picks.node, ...(scored ? [axes.node, scales.node] : [])),
+      ...(many ? [pair(...matrices), measures.node] : [wide(...matrices, measures.node)]),
+    ),
   );
 
   return function draw() {
@@ -368,6 +369,7 @@ function build({ model, root, put }) {
       const from = tokenName(ranked(rowsShown[i])[0]);
       const label = `${name}${net}: what ${tokenName(token)} attends to, in ${what}; most to ${from}. Arrow keys choose a token.`;
       panel.map.show({ cells, chosen: token, label });
+      titles[i].textContent = titleOf(`${columns[column]}, layer ${layer}`, i);
       const small = `Small maps of ${tokenName(token)}${net}: ${L} layers of ${heads} heads, their mean, and rollout. Arrow keys choose one: ${what}.`;
       panel.table.show({ layer, column, label: small, grid, partsOf, colours });
       const { canvas, svg } = panel.matrix;

@@ -9,7 +9,7 @@ import { number } from "./kit/words.js";
 const PARTS = ["query", "key", "scores", "weights", "output"];
 const SCALES = [0, 0.5, 1, 2, 4, 8, 16]; // factors of the divided scores
 const [LEFT, RIGHT, LOW, HIGH] = [-1.5, 2.5, -0.75, 2.5]; // the plane
-const [UNIT, STEP] = [37, 0.25]; // of the plane in its drawing, and of a key's step
+const [UNIT, STEP] = [64, 0.25]; // of the plane in its drawing, and of a key's step
 
 /** Scores q · k (T, T), their weights and the output (T, e), all flat, of q (T, d), k (T, d) and v (T, e). */
 export function attend(q, k, v, axis, scale) {
@@ -81,8 +81,8 @@ function makePlane(onmove) {
       const [[x, y], kind] = [placed(at), part.split(" ")[0]];
       set(node, { class: `vf-qkv-${kind}`, "data-part": part, "aria-label": label });
       set(line, { x1: x0, y1: y0, x2: x, y2: y });
-      set(tip, { cx: x, cy: y, r: kind === "query" ? 11 : 6 });
-      set(name, { x: x + (kind === "query" ? -14 : 11), y: y - 7 });
+      set(tip, { cx: x, cy: y, r: kind === "query" ? 13 : 9 });
+      set(name, { x: x + (kind === "query" ? -17 : 13), y: y - 8 });
       name.textContent = word;
     });
   }
@@ -154,11 +154,7 @@ function build({ model, root, put }) {
   });
   const again = button("Reset", () => put(Object.fromEntries(first)));
   const [asks, says] = [question("Whom does the query find? Drag an arrow."), sentence()];
-  const titled = (title, { node }) => {
-    const panel = h("div", {}, h("p", { className: "vf-soft" }, title), node);
-    panel.style.setProperty("--vf-wide", node.viewBox.baseVal.width);
-    return panel;
-  };
+  const titled = (title, { node }) => h("div", {}, h("p", { className: "vf-soft" }, title), node);
   const panels = h(
     "div",
     { className: "vf-qkv" },
@@ -166,9 +162,9 @@ function build({ model, root, put }) {
     titled("scores = query · key", matrices.scores),
     titled("weights = softmax", matrices.weights),
     titled("output", matrices.output),
+    h("div", {}, says, h("div", { className: "vf-buttons" }, pin.node, again)),
   );
-  const last = h("div", { className: "vf-qkv-last" }, says, pin.node, again);
-  root.append(asks, controls(tokens.node, axes.node, scales.node), panels, last);
+  root.append(asks, controls(tokens.node, axes.node, scales.node), panels);
   // In view stays what lies below the controls.
   const cell = root.closest(".cell");
   const above = new ResizeObserver(() => {

@@ -75,6 +75,12 @@ export function toggle(text, onpick) {
   };
 }
 
+/** What is seldom needed, behind "More"; on a slide, where the teacher knows the figure, it lies open. */
+export function folded(root, ...nodes) {
+  if (root.closest("[data-wide]")) return h("div", { className: "vf-more" }, ...nodes);
+  return h("details", { className: "vf-more" }, h("summary", KEYS, "More"), ...nodes);
+}
+
 /**
  * Make an element, HTML or SVG, a place on which one points by mouse, touch or arrow keys.
  * onpoint(x, y, event) gets the place as shares of the width and height, from 0 to 1;

@@ -68,9 +68,9 @@ export function easelPanel({ net, get, put, state, names }) {
     canvas.setAttribute("aria-label", drawing ? BOARD : "The image as the network sees it");
   }
   const tools = [modes.node, rubber];
-  const below = get("compact") ? [soft("Click a patch to hide it.")] : [...tools, overlays.node];
+  const below = get("compact") ? [soft("Click a patch to hide it.")] : [];
   const node = h("div", {}, heading("The image"), easel, ...below);
-  return { node, canvas, board, grey, tools, show, shade };
+  return { node, canvas, board, grey, tools, overlays: overlays.node, show, shade };
 }
 
 /** A button over each patch: pressed if it is hidden, shaded by what the chosen token takes from it. */

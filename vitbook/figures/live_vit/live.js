@@ -1,6 +1,6 @@
 // What LiveViT does with its traits, for its own module and for figures that open a network in it.
-import { button } from "../kit/controls.js";
-import { h, sentence, soft } from "../kit/dom.js";
+import { button, folded } from "../kit/controls.js";
+import { h, question, sentence, soft } from "../kit/dom.js";
 import { bytes, floats } from "../kit/figure.js";
 import { network, sizesOf } from "../kit/vit.js";
 import { answerPanel } from "./answer.js";
@@ -58,7 +58,7 @@ export function buildLiveViT({ model, root, put }) {
   return draw;
 }
 
-/** All that can be done: chapter 11's. */
+/** What the answer depends on, and all else that can be done behind "More": chapter 11's. */
 function wholeForm(bench) {
   const [images, switches, easel, heads, answer] = [
     imagePanel,
@@ -71,14 +71,31 @@ function wholeForm(bench) {
   const says = sentence();
   const { shuffle, sort, positions, removed, undo } = switches;
   const flight = flightPanel(bench, easel);
+  const buttons = (...nodes) => h("div", { className: "vf-buttons" }, ...nodes);
+  bench.root.prepend(question("Which patch does the answer depend on? Click one to hide it."));
   bench.root.append(
     images.node,
-    h("div", { className: "vf-buttons" }, ...images.buttons),
-    images.trouble,
-    h("div", { className: "vf-buttons" }, shuffle, sort, positions, removed, undo),
-    h("div", { className: "lv-main" }, easel.node, heads.node, answer.node, flight.node),
+    h("div", { className: "lv-main" }, easel.node, answer.node, flight.node),
+    buttons(removed, undo),
     says,
-    tokens.node,
+    images.trouble,
+    folded(
+      bench.root,
+      h(
+        "div",
+        { className: "lv-more" },
+        heads.node,
+        h(
+          "div",
+          {},
+          easel.overlays,
+          ...easel.tools,
+          buttons(shuffle, sort, positions),
+          buttons(...images.buttons),
+        ),
+        tokens.node,
+      ),
+    ),
   );
   return { panels: [images, switches, easel, heads, answer, tokens, flight], says };
 }
