@@ -448,7 +448,7 @@ def test_nothing_moves_when_a_figure_awakes_and_no_room_is_left_empty(visit, cha
 @pytest.mark.parametrize(
     "chapter, number, control, effect",
     [
-        ("02-positions", 0, ".vf-buttons button >> nth=0", ".vf-pos svg >> nth=-1"),
+        ("02-positions", 0, ".vf-buttons button >> nth=0", ".vf-pos-class >> nth=-1"),
         ("03-attention", 0, "label:has-text('queries') input", ".vf-sums"),
         ("03-attention", 1, ".vf-qkv-plane", ".vf-qkv .vf-says"),
         ("05-pre-norm-post-norm", 2, "input[type=range]", ".vf-block-plots svg >> nth=-1"),

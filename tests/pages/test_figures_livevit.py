@@ -571,12 +571,14 @@ def test_the_pass_by_slider_and_key_and_tap(opened, small_page):
     settle(figure)
     assert track.get_attribute("aria-valuetext") == "image. 28 × 28 pixels: 784 numbers."
     assert figure.locator(".lv-arcs path").count() == 0 and bars.get_attribute("data-growing") == ""
+    assert figure.locator(".lv-sky span:visible").all_inner_texts() == []  # no diamond and no arc, so no key of them
     for words in ("patches", "patches", "tokens", "tokens", "block 0"):
         page.keyboard.press("ArrowRight")  # half a moment each
         settle(figure)
         assert track.get_attribute("aria-valuetext").startswith(words)
     assert "In block 0 the cls token attends most to" in figure.locator(".lv-time").inner_text()
     assert figure.locator(".lv-arcs path").count() == 17
+    assert figure.locator(".lv-sky span:visible").all_inner_texts() == ["◆ cls token", "thicker arc: more attention"]
     assert max(patch.shade for patch in patches_of(figure)) == 1  # over the image, too
     figure.get_by_role("button", name="block 3").tap()
     settle(figure)

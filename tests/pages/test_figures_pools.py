@@ -70,6 +70,15 @@ def test_weights_are_those_of_torch():
         assert line == [f"class {row.argmax()} ({100 * row.max():.0f} %)" for row in shares]
 
 
+def test_an_answer_is_right_or_wrong_only_where_the_names_are_classes():
+    classes = ["coat", "bag", "dress", "shirt", "boot"]
+    explorer = PoolExplorer(three(), IMAGES, ["coat", "bag"], classes=classes)
+    for answers, right in zip(explorer.answers, explorer.right, strict=True):
+        found = [answer.startswith(f"{name} (") for answer, name in zip(answers, explorer.names, strict=True)]
+        assert right == found
+    assert PoolExplorer(three(), IMAGES, ["coat", "bag"]).right == []
+
+
 def test_figure_has_a_fixed_text_and_a_still_image():
     explorer, other = PoolExplorer(three(), IMAGES), PoolExplorer({"one": small("mean")}, IMAGES[0])
     assert repr(explorer) == repr(other) and other.names == ["image 0"]
@@ -167,6 +176,7 @@ def test_pool_explorer_by_mouse_and_key(live, stored):
     shown = state["image"]
     figure, page, watch = live(PAGE, number, from_file=True)
     says, pads, facts = figure.get_by_role("status"), figure.locator(".vf-pad"), figure.locator("dd")
+    assert state["kinds"][state["pool"]] == "cls"
     assert_tiles(figure, stored, state["image"], state["pool"], state["patch"])
     pads.first.scroll_into_view_if_needed()
     box = pads.first.bounding_box()
@@ -176,6 +186,9 @@ def test_pool_explorer_by_mouse_and_key(live, stored):
         figure.get_by_label(pool, exact=True).focus()
         page.keyboard.press("Space")
         expect(says).to_contain_text(f"pooled by {pool}: the network answers {state['answers'][number][shown]}")
+        right = state["right"][number][shown]
+        expect(figure.get_by_text(f"{'✓' if right else '✗'} {state['answers'][number][shown]}")).to_be_visible()
+        assert (f"By {pool}: wrong" in figure.inner_text()) == ("which is wrong" in says.inner_text()) == (not right)
         row = shares[number, shown, 1:]
         assert f"column 3 has {per_cent(row[7])}" in says.inner_text()
         if kind == "mean":

@@ -90,8 +90,8 @@ test_bad_input_is_refused_with_words = refuses(
     (lambda: RecipeExplorer(changed(set_run("losses", [1.0]))), ValueError, ["seed 1", "[1, 2, 2]", "[3, 2, 2]"]),
     (lambda: RecipeExplorer(changed(set_run("validation_accuracy", 82.0))), ValueError, ["82.0", "0.8"]),
     (lambda: RecipeExplorer(made_up(), change="1"), TypeError, ["change", "'1'"]),
-    (lambda: RecipeExplorer(made_up(), change=0), ValueError, ["change", "0", "use 1"]),
-    (lambda: RecipeExplorer(made_up(), change=2), ValueError, ["change", "2", "use 1"]),
+    (lambda: RecipeExplorer(made_up(), change=-1), ValueError, ["change", "-1", "use 0"]),
+    (lambda: RecipeExplorer(made_up(), change=2), ValueError, ["change", "2", "use 0"]),
     (lambda: setattr(RecipeExplorer(made_up()), "view", 3), ValueError, ["view", "3", "use 0"]),
 )
 
@@ -124,10 +124,10 @@ def assert_numbers(figure, stored, arm, view):
     label = figure.get_by_role("img").get_attribute("aria-label")
     for name in ("the recipe", arm):
         ends = np.array([run[CURVES[view]][-1] for run in stored["result"]["runs"][name]]) * (100 if view else 1)
-        digits, unit = (1, " %") if view else (2, "")
+        unit = " %" if view else ""
         found = re.search(rf"{re.escape(name)} ends at ([\d.]+){unit} \(([\d.]+) to ([\d.]+)\)", label)
         shown = [float(value) for value in found.groups()]
-        np.testing.assert_allclose(shown, [ends.mean(), ends.min(), ends.max()], atol=0.50001 * 10**-digits)
+        np.testing.assert_allclose(shown, [ends.mean(), ends.min(), ends.max()], atol=0.0050001)
         assert_line(figure, stored["result"]["runs"][name], name, view)
 
 
@@ -147,6 +147,16 @@ def assert_line(figure, runs, name, view):
 def test_by_mouse_and_key_it_says_what_numpy_says(live, stored):
     figure, page, watch = live(PAGE, from_file=True)
     arms = list(stored["result"]["runs"])[1:]
+    said = f"{100 * finals(stored, 'the recipe').mean():.2f}\u00a0%"
+    says = figure.get_by_role("status")
+    expect(says).to_have_text(
+        f"the recipe: {said} of all validation images classified correctly at the end. "
+        "Shown: validation accuracy by epoch."
+    )
+    [fact] = figure.locator("dd").all_inner_texts()  # the same number, and no other
+    assert fact.startswith(f"{said} ± ") and figure.locator("[data-line]").count() == 1
+    assert_line(figure, stored["result"]["runs"]["the recipe"], "the recipe", 2)
+    figure.get_by_role("radio", name="rate × 10").click()
     assert_numbers(figure, stored, "rate × 10", 2)
     figure.get_by_role("radio", name="loss by step").click()
     for arm in arms:
@@ -173,7 +183,7 @@ def test_by_touch_on_a_phone(live, stored):
 
 
 GARBAGE = {
-    "there is no change 99": (r'"change": 4', '"change": 99'),
+    "there is no change 99": (r'"change": 0', '"change": 99'),
     "there is no view": (r'"view": 2', '"view": null'),
     "seeds are too few": (r'"seeds": 5', '"seeds": 1'),
     "its train should take": (r'"epochs": 6', '"epochs": 7'),

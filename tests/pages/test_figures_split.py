@@ -61,6 +61,10 @@ def test_by_mouse_and_key_the_numbers_go_where_torch_puts_them(live, explorer):
     slider, says = figure.get_by_role("slider", name="Split the heads"), figure.get_by_role("status")
     drawing = figure.locator("svg.vf-split")
     expect(says).to_contain_text("each of 3 tokens has 4 numbers side by side")
+    ends, track = figure.locator(".vf-split-ends span"), slider.bounding_box()
+    assert ends.all_inner_texts() == ["view alone", "view, transpose"]
+    left, right = (end.bounding_box() for end in ends.all())
+    assert abs(left["x"] - track["x"]) < 5 and abs(right["x"] + right["width"] - track["x"] - track["width"]) < 5
     assert rows_of(drawing.evaluate(SEATS)) == torch.arange(12).view(3, 4).tolist()
     assert drawing.evaluate(RUNS) == []
     slider.focus()

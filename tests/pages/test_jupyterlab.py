@@ -26,7 +26,7 @@ record = results.result("recipes")"""
 # what Python then sets, and the words that follow.
 FIGURES = {
     "PatchExplorer": ("()", ".vf-pad", "ArrowDown", ("row", 1), "column = 27", "column 27 belongs to patch 34"),
-    "PositionExplorer": ("()", ".vf-pad", "ArrowDown", ("place", 4), "place = 6", "Place 6 of 0 to 15"),
+    "PositionExplorer": ("()", ".vf-pad >> nth=0", "ArrowDown", ("place", 4), "place = 6", "Place 6 of 0 to 15"),
     "LikenessExplorer": (
         "()",
         ".vf-pad >> nth=0",
@@ -172,7 +172,7 @@ def test_figures_and_python_follow_each_other(new_context, lab):
     for number, (name, (_, part, key, (trait, step), change, words)) in enumerate(FIGURES.items(), 1):
         figure = cells.nth(number).locator(".jp-OutputArea-output").last
         figure.scroll_into_view_if_needed()
-        says = figure.get_by_role("status")
+        says = figure.get_by_role("status").last
         expect(says).not_to_be_empty()
         before, said = ask(kernel, f"{name}.{trait}"), says.inner_text()
         figure.locator(part).focus()

@@ -129,11 +129,11 @@ def within(proposal: dict[str, Any], last: dict[str, float], first: float = 0, g
     return value
 
 
-def check_whole(good: int = 0, **given: object) -> None:
+def check_whole(**given: object) -> None:
     """Raise TypeError unless all are whole numbers."""
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be a whole number such as {good}, got {value!r}")
+            raise TypeError(f"{name} must be a whole number such as 0, got {value!r}")
 
 
 def image_bytes(name: str, image: Tensor) -> bytes:

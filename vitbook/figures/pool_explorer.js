@@ -28,7 +28,7 @@ const KINDS = ["cls", "mean", "attn"];
 
 /** Read the traits; throw an error with words for people unless they fit together. */
 function readPools(model) {
-  const fixed = ["pools", "kinds", "heads", "names", "answers", "grid", "shape"];
+  const fixed = ["pools", "kinds", "heads", "names", "answers", "right", "grid", "shape"];
   const stored = Object.fromEntries(fixed.map((name) => [name, model.get(name)]));
   const { pools, kinds, names, answers, grid, shape } = stored;
   const count = pools.length * names.length * (1 + grid[0] * grid[1]);
@@ -46,7 +46,7 @@ function readPools(model) {
 
 function build({ model, root, put }) {
   const stored = readPools(model);
-  const { pools, kinds, heads, names, answers, shares, area, pixels } = stored;
+  const { pools, kinds, heads, names, answers, right, shares, area, pixels } = stored;
   const { shape, grid } = stored;
   const [rows, cols] = grid;
   const N = rows * cols;
@@ -63,6 +63,7 @@ function build({ model, root, put }) {
   const cut = h("canvas", { width: 640, height: Math.round((640 * shape[1]) / shape[2]) });
   const [whole, tiles] = [canvas, cut].map(makeGrid);
   const [title, says, note, counts] = [heading(), sentence(), soft(), facts()];
+  const [shows, answer] = [h("p"), h("p")];
   tiles.node.classList.add("vf-tiles");
   root.append(
     question("How much does each patch count?"),
@@ -70,8 +71,8 @@ function build({ model, root, put }) {
     h(
       "div",
       { className: "vf-side-by-side" },
-      h("div", {}, heading("The image"), whole.node),
-      h("div", {}, title, tiles.node),
+      h("div", {}, heading("The image"), whole.node, shows),
+      h("div", {}, title, tiles.node, answer),
     ),
     says,
     note,
@@ -105,13 +106,18 @@ function build({ model, root, put }) {
     const how = `The same patches, each as large as its weight for ${pools[pool]}. ${keys}`;
     tiles.show({ chosen: patch, cells, label: how });
 
-    title.textContent = `By ${pools[pool]}`;
+    shows.textContent = names[index];
+    const mistaken = right.length > 0 && !right[pool][index];
+    title.textContent = `By ${pools[pool]}${mistaken ? ": wrong" : ""}`;
+    answer.textContent = `${right.length ? (mistaken ? "✗ " : "✓ ") : ""}${answers[pool][index]}`;
+    answer.style.color = mistaken ? "var(--vf-mark)" : "";
     const best = largest(row);
     const top = row.every((weight) => weight === row[0])
       ? "All patches have the same weight"
       : `The largest weight is in ${placeOf(best, cols)}, ${share(row[best])}`;
     says.textContent =
-      `${names[index]}, pooled by ${pools[pool]}: the network answers ${answers[pool][index]}. ` +
+      `${names[index]}, pooled by ${pools[pool]}: the network answers ${answers[pool][index]}` +
+      `${mistaken ? ", which is wrong" : ""}. ` +
       `${top}; the patch in ${place} has ${share(row[patch])}.`;
     note.textContent = honest(kinds[pool], heads[pool], N, all[pool][0]);
     const about = (n) => (kinds[n] === "cls" ? "about " : "");

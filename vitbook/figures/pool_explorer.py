@@ -23,7 +23,8 @@ class PoolExplorer(Figure):
     models maps a name to a ViT with one of vitnb's poolings; they share their
     grid of patches. images are what is shown, (B, C, H, W) or (C, H, W), uint8
     or float in [0, 1]; normalize makes of them what the networks were trained
-    on. names has one for each image, classes one for each logit.
+    on. names has one for each image, classes one for each logit; where all names
+    are classes, an answer other than the image's name is marked as wrong.
 
     The weights of a mean and of attention pooling are exact: they are what the
     tokens are averaged by. For a cls token they are its row in the attention
@@ -42,6 +43,7 @@ class PoolExplorer(Figure):
     heads = traitlets.List(traitlets.Int()).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     answers = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)  # of each network for each image
+    right = traitlets.List(traitlets.List(traitlets.Bool())).tag(sync=True)  # the same; empty if names are no classes
     grid = traitlets.List(traitlets.Int()).tag(sync=True)
     shape = traitlets.List(traitlets.Int()).tag(sync=True)  # (C, H, W) of an image
     pixels = traitlets.Bytes().tag(sync=True)
@@ -76,6 +78,7 @@ class PoolExplorer(Figure):
             heads=[_heads(model) for model in models.values()],
             names=names,
             answers=[[_answer(one, classes) for one in logits] for _, logits in read],
+            right=[_right(logits, names, classes) for _, logits in read] if set(names) <= set(classes) else [],
             grid=list(first.patch_embed.grid_size),
             shape=list(images.shape[1:]),
             pixels=pixels,
@@ -161,6 +164,10 @@ def _heads(model: ViT) -> int:
     if isinstance(model.pool, MeanPool):
         return 1
     return model.pool.num_heads if isinstance(model.pool, AttentionPool) else model.config.num_heads
+
+
+def _right(logits: Tensor, names: Sequence[str], classes: Sequence[str]) -> list[bool]:
+    return [classes[best] == name for best, name in zip(logits.argmax(dim=1).tolist(), names, strict=True)]
 
 
 def _answer(logits: Tensor, classes: Sequence[str]) -> str:

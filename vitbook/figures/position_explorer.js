@@ -76,12 +76,13 @@ function read(model) {
   };
 }
 
-/** The card of one model: its similarities and its answers. */
-function makeCard(name, grid) {
-  const map = patchGrid({ rows: grid, cols: grid });
+/** The two cards of one model: its answers, and its similarities, where one chooses a place. */
+function makeCards(name, grid, onpick) {
+  const map = patchGrid({ rows: grid, cols: grid, onpick });
   const [near, answers, counted] = [soft(), h("div"), soft()];
   return {
-    node: h("div", {}, heading(name), map.node, near, answers, counted),
+    said: h("div", {}, heading(name), answers, counted),
+    told: h("div", {}, heading(name), map.node, near),
     map,
     near,
     answers,
@@ -99,28 +100,32 @@ function build({ model, root, put }) {
   );
   const sort = button("In order", () => put({ order: 0 }));
   const canvas = h("canvas", { width: side, height: side });
-  const places = patchGrid({
-    rows: grid,
-    cols: grid,
-    over: canvas,
-    onpick: (place) => put({ place }),
-  });
-  const [says, keys] = [sentence(), legend()];
-  const cards = names.map((name) => makeCard(name, grid));
+  const patches = patchGrid({ rows: grid, cols: grid, over: canvas });
+  const [says, chosen, keys] = [sentence(), sentence(), legend()];
+  const cards = names.map((name) => makeCards(name, grid, (place) => put({ place })));
   keys.node.classList.add("vf-soft");
-  keys.show([
-    { name: "in order", color: "blue", width: 6 },
-    { name: "as shown now", color: "mark", width: 6 },
-  ]);
+  keys.show(
+    [
+      { name: "in order", color: "blue", width: 6 },
+      { name: "as shown now", color: "mark", width: 6 },
+    ],
+    `Accuracy: of ${whole(model.get("tested"))} test images, all in the order shown.`,
+  );
   root.append(
-    question("Does a network notice that its patches are shuffled?"),
-    staying(controls(pick.node, h("div", { className: "vf-buttons" }, shuffle, sort))),
-    h("div", { className: "vf-pos-top" }, places.node, h("div", {}, says, keys.node)),
-    h("div", { className: "vf-pos" }, ...cards.map(({ node }) => node)),
-    soft(
-      "Point at a place of the image, or focus it and use the arrow keys. Each small map shows the cosine similarity " +
-        "of all position embeddings to the one of this place: 1 alike, 0 unrelated, −1 opposed. The last line of each " +
-        `model: its accuracy on ${whole(model.get("tested"))} test images, all in the order shown.`,
+    h(
+      "div",
+      { className: "vf-pos-part" },
+      question("Does a network notice that its patches are shuffled?"),
+      staying(controls(pick.node, h("div", { className: "vf-buttons" }, shuffle, sort))),
+      h("div", { className: "vf-pos-top" }, patches.node, h("div", {}, says, keys.node)),
+      h("div", { className: "vf-pos" }, ...cards.map(({ said }) => said)),
+    ),
+    h(
+      "div",
+      { className: "vf-pos-part" },
+      heading("What tells it where a patch is: the position embeddings"),
+      h("div", { className: "vf-pos" }, ...cards.map(({ told }) => told)),
+      chosen,
     ),
   );
 
@@ -135,10 +140,8 @@ function build({ model, root, put }) {
     sort.disabled = turn === 0;
     shuffle.textContent = turn ? "Shuffle again" : "Shuffle";
     paint(inOrder(image, shape, [grid, grid], order), shape, canvas);
-    const where = `place ${place}, row ${Math.floor(place / grid)}, column ${place % grid}`;
-    const how = turn ? "shuffled" : "in order";
-    const label = `${classes[index]}, ${how}. Arrow keys choose a place: ${where}.`;
-    places.show({ chosen: place, label });
+    const how = turn ? `shuffled (order ${turn} of ${count - 1})` : "in order";
+    patches.show({ label: `${classes[index]}, ${how}` });
 
     const answer = (m, o) => {
       const start = ((m * C + index) * count + o) * C;
@@ -174,11 +177,12 @@ function build({ model, root, put }) {
           : `${classes[result.now]}, no longer ${classes[result.before]}`;
       return `${names[m]}: ${answers}${result.points < 0.05 ? ", every probability as before" : ""}`;
     });
-    const patch = turn ? `, now showing patch ${order[place]},` : "";
     says.textContent =
-      `Place ${place} of 0 to ${N - 1}${patch} is chosen. The image is of class ` +
-      `“${classes[index]}”, ${turn ? `shuffled (order ${turn} of ${count - 1})` : "in order"}. ` +
+      `The image is of class “${classes[index]}”, ${how}. ` +
       `Positions and answers: ${said.join("; ")}.`;
+    chosen.textContent =
+      `Place ${place} of 0 to ${N - 1} is chosen: point at another, or use the arrow keys. ` +
+      "A number is the cosine similarity to it: 1 alike, 0 unrelated, −1 opposed.";
   };
 }
 

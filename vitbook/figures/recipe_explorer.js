@@ -58,11 +58,15 @@ export function judge({ gap, reach, chance }) {
   return `${side} than the recipe (95 % interval ± ${hundredths(reach, 2)}), ${words}.`;
 }
 
-const ACCURACY = { along: "epoch", scale: 100, digits: 1, end: " %" };
+const ACCURACY = { along: "epoch", scale: 100, digits: 2, end: " %" };
 const VIEWS = [
   { name: "loss by step", up: "training loss", along: "step", scale: 1, digits: 2, end: "" },
   { name: "training accuracy by epoch", up: "training accuracy (%)", ...ACCURACY },
-  { name: "validation accuracy by epoch", up: "validation accuracy (%)", ...ACCURACY },
+  {
+    name: "validation accuracy by epoch",
+    up: "validation accuracy (%), on a sample",
+    ...ACCURACY,
+  },
 ];
 
 /** Read the traits; throw an error with words for people unless they fit together. */
@@ -97,7 +101,8 @@ function readRuns(model) {
 
 function build({ model, root, put }) {
   const { arms, steps, points, seeds, epochs, curves, final } = readRuns(model);
-  const changes = choice("One change:", arms.slice(1), (index) => put({ change: index + 1 }));
+  const none = "none"; // the recipe as it is
+  const changes = choice("One change:", [none, ...arms.slice(1)], (change) => put({ change }));
   const views = VIEWS.map(({ name }) => name);
   const view = choice("Show:", views, (index) => put({ view: index }));
   const plot = axes({ size: [640, 330], phone: [360, 280], margin: [28, 14, 44, 46] });
@@ -116,19 +121,20 @@ function build({ model, root, put }) {
 
   return function draw() {
     const [arm, shown] = [model.get("change"), model.get("view")];
-    if (!Number.isInteger(arm) || arm < 1 || arm >= arms.length)
-      throw Error(`there is no change ${arm}; there are 1 to ${arms.length - 1}`);
+    if (!Number.isInteger(arm) || arm < 0 || arm >= arms.length)
+      throw Error(`there is no change ${arm}; there are 1 to ${arms.length - 1}, and 0 for none`);
     if (!VIEWS[shown]) throw Error(`there is no view ${shown}; there are 0 to ${VIEWS.length - 1}`);
-    changes.show(arm - 1);
+    changes.show(arm);
     view.show(shown);
     const { name, up, along, scale, digits, end } = VIEWS[shown];
-    const lines = [0, arm].map((a) => ({
+    const both = arm ? [0, arm] : [0];
+    const lines = both.map((a) => ({
       name: arms[a],
       ...(a ? { color: "mark", dash: "7 4" } : { color: "blue" }),
       xs: shown ? Array.from({ length: epochs }, (_, i) => i + 1) : middles(steps[a], points[a]),
       ...bandOf(curves[shown][a].map((row) => row.map((value) => scale * value))),
     }));
-    const words = lines.map((line) => {
+    const told = lines.map((line) => {
       const [mean, low, high] = [line.ys, line.low, line.high].map((values) =>
         values.at(-1).toFixed(digits),
       );
@@ -140,7 +146,7 @@ function build({ model, root, put }) {
     const room = 0.04 * (high - low) || 0.5;
     const [under, over] = [low - room, high + room];
     plot.show({
-      label: `${up} by ${along}, two curves: ${words.join("; ")}`,
+      label: `${up}, by ${along}: ${told.join("; ")}`,
       x: {
         from: left,
         to: right,
@@ -150,23 +156,24 @@ function build({ model, root, put }) {
       y: { from: under, to: over, ticks: ticksOf(under, over), label: up },
       lines,
     });
-    const note = `Line: mean of ${seeds} seeds; band: lowest to highest. The axis fits the two.`;
+    const note = `Line: mean of ${seeds} seeds; band: lowest to highest.`;
     keys.show(lines, h("span", { className: "vf-soft" }, note));
 
     const result = paired(final[0], final[arm]);
     const gap = `${result.gap < 0 ? "−" : "+"}${hundredths(Math.abs(result.gap), 2)} points`;
+    const difference = ["difference, by seed", `${gap} ± ${hundredths(result.reach, 2)}`];
     ends.show([
-      ...[0, arm].map((a) => [
+      ...both.map((a) => [
         arms[a],
         `${percent(meanOf(final[a]), 2)} ± ${hundredths(reachOf(final[a]), 2)}`,
       ]),
-      ["difference, by seed", `${gap} ± ${hundredths(result.reach, 2)}`],
+      ...(arm ? [difference] : []),
     ]);
     const length =
       steps[arm] === steps[0] ? "" : ` It takes ${steps[arm]} steps, the recipe ${steps[0]}.`;
     says.textContent =
-      `${arms[arm]}: ${percent(meanOf(final[arm]), 2)} of all validation images classified correctly at the end, ` +
-      `${judge(result)}${length} Shown: ${name}; ${words.join("; ")}.`;
+      `${arms[arm]}: ${percent(meanOf(final[arm]), 2)} of all validation images classified correctly at the end` +
+      `${arm ? `, ${judge(result)}${length}` : "."} Shown: ${name}.`;
   };
 }
 

@@ -15,7 +15,7 @@ from vitnb.evaluation import interval
 
 USE = "use results.result('recipes')"
 CURVES = {"losses": "losses", "train": "train_accuracy_by_epoch", "validation": "validation_accuracy_by_epoch"}
-VIEWS = ("training loss", "training accuracy (%)", "validation accuracy (%)")
+VIEWS = ("training loss", "training accuracy (%)", "validation accuracy (%), on a sample")
 
 
 class RecipeExplorer(Figure):
@@ -24,7 +24,7 @@ class RecipeExplorer(Figure):
     record is a stored experiment: record["result"]["runs"] has, for each
     recipe, one run for each seed, all recipes with the same seeds. The first
     is what all others are compared with.
-    change (from 1) and view (0 the loss, 1 training accuracy, 2 validation accuracy)
+    change (0 is none) and view (0 the loss, 1 training accuracy, 2 validation accuracy)
     follow the reader's choice.
 
     Raises: TypeError or ValueError if the record is not as above, or there is no such change or view.
@@ -41,10 +41,10 @@ class RecipeExplorer(Figure):
     train = traitlets.Bytes().tag(sync=True)  # float32, (arms, seeds, epochs)
     validation = traitlets.Bytes().tag(sync=True)  # float32, (arms, seeds, epochs)
     final = traitlets.Bytes().tag(sync=True)  # float32, (arms, seeds)
-    change = traitlets.Int(1).tag(sync=True)
+    change = traitlets.Int(0).tag(sync=True)
     view = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, record: Mapping[str, Any], change: int = 1, view: int = 0):
+    def __init__(self, record: Mapping[str, Any], change: int = 0, view: int = 0):
         runs = _runs(record)
         first = next(iter(runs.values()))
         super().__init__(
@@ -59,7 +59,7 @@ class RecipeExplorer(Figure):
                 for name, key in CURVES.items()
             },
         )
-        check_whole(1, change=change, view=view)
+        check_whole(change=change, view=view)
         self.change, self.view = change, view
 
     def accuracies(self) -> np.ndarray:
@@ -68,7 +68,8 @@ class RecipeExplorer(Figure):
 
     def still(self) -> matplotlib.figure.Figure:
         figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2))
-        for arm, colour in ((0, plots.COLORS[0]), (self.change, plots.COLORS[1])):
+        shown = [0, self.change] if self.change else [0]
+        for arm, colour in zip(shown, plots.COLORS, strict=False):
             xs, curves = self._curves(arm)
             plots.mean_and_range(left, xs, curves.tolist(), self.arms[arm], colour)
         left.set(xlabel="epoch" if self.view else "step", ylabel=VIEWS[self.view])
@@ -96,8 +97,7 @@ class RecipeExplorer(Figure):
 
     @traitlets.validate("change", "view")
     def _check(self, proposal: dict[str, Any]) -> int:
-        low = int(proposal["trait"].name == "change")
-        return within(proposal, {"change": len(self.arms) - 1, "view": len(VIEWS) - 1}, low, low)
+        return within(proposal, {"change": len(self.arms) - 1, "view": len(VIEWS) - 1})
 
 
 def _floats(values: Any) -> bytes:

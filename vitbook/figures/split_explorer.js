@@ -1,6 +1,6 @@
 // SplitExplorer: which number of which token lands in which head, by view and transpose and by view alone.
 import { slider } from "./kit/controls.js";
-import { controls, question, s, sentence } from "./kit/dom.js";
+import { controls, h, question, s, sentence } from "./kit/dom.js";
 import { figure } from "./kit/figure.js";
 import { eased } from "./kit/motion.js";
 import { list } from "./kit/words.js";
@@ -85,6 +85,9 @@ function build({ model, root, put }) {
   const headAt = (head) => LEFT + head * (d * WIDE + GAP);
 
   const pick = slider("Split the heads", (place) => put({ place }));
+  const ends = ["view alone", "view, transpose"].map((end) => h("span", {}, end));
+  const row = h("span", { className: "vf-split-ends", ariaHidden: "true" }, ...ends);
+  pick.node.querySelector("input").after(row);
   const says = sentence();
   const svg = s("svg", { role: "img", class: "vf-split", viewBox: `0 0 340 ${STRIP + 58}` });
   const cells = [...right.keys()].map((n) => cell(n, Math.floor(n / D), WIDE, HIGH));
@@ -128,11 +131,7 @@ function build({ model, root, put }) {
     });
     frames.replaceChildren(...(place ? [...Array(heads).keys()].flatMap(frame) : []));
     borders.replaceChildren(...(place ? runsOf(order, shape).flatMap(border) : []));
-    pick.show(
-      places,
-      place,
-      place ? CODE[Number(place > 0)] : "drag right: view, then transpose; left: view alone",
-    );
+    pick.show(places, place, place ? CODE[Number(place > 0)] : "not split yet");
     says.textContent = place
       ? told(0, order, shape, names)
       : `As they lie in memory, each of ${T} tokens has ${D} numbers side by side.`;

@@ -27,6 +27,14 @@ export function passPanel({ net, root, put, state, names }, easel, tiles) {
   const columns = h("canvas", { width: T, height: D, role: "img" });
   const row = h("div", { className: "lv-seats", ariaHidden: "true" }, ...seats);
   const title = h("p", { className: "vf-head" });
+  const seatKey = h("span", {}, h("b", {}, "◆"), " cls token");
+  const arcKey = h("span", {}, "thicker arc: more attention");
+  const keys = h(
+    "p",
+    { className: "lv-sky", ariaHidden: "true" },
+    ...(prefix ? [seatKey] : []),
+    arcKey,
+  );
   const says = soft();
   const play = button("", toggle);
   const track = slider("Forward pass", (moment) => leap(moment));
@@ -141,6 +149,7 @@ export function passPanel({ net, root, put, state, names }, easel, tiles) {
   function drop(diamond, flown) {
     const way = eased(between(flown, 0.4, 0.9));
     diamond.style.opacity = way;
+    seatKey.style.visibility = way > 0 ? "" : "hidden";
     diamond.style.transform = `translateY(${(way - 1) * ARCS}px) rotate(45deg)`;
   }
 
@@ -186,12 +195,13 @@ export function passPanel({ net, root, put, state, names }, easel, tiles) {
     };
     arcs.setAttribute("viewBox", `0 0 ${wide} ${ARCS}`);
     arcs.setAttribute("aria-label", block < 0 ? "no attention yet" : names.attention(now, scene));
+    arcKey.style.visibility = pulse > 0 ? "" : "hidden";
     arcs.replaceChildren(...(pulse > 0 ? [...shares].map(arc) : []));
   }
 
   const bench = h("div", { className: "lv-marks" }, track.node, h("div", {}, ...marks));
   bench.style.setProperty("--lv-stops", stops.length);
-  const node = h("div", { className: "lv-pass" }, title, arcs, row, columns);
+  const node = h("div", { className: "lv-pass" }, title, keys, arcs, row, columns);
   node.style.setProperty("--lv-tokens", T);
   const controls = h("div", { className: "lv-time" }, play, says, bench);
   const size = new ResizeObserver(() => scene && at(scene));
