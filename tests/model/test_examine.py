@@ -219,7 +219,7 @@ def libraries() -> dict:
         "timm, rotary": lambda: timm.create_model("eva02_tiny_patch14_224", **{**small, "img_size": 56}),
         "timm, distilled": lambda: timm.create_model("deit_tiny_distilled_patch16_224", **small),
         "timm, attention pooling": lambda: timm.create_model("vit_tiny_patch16_224", global_pool="map", **small),
-        "timm, pixels within patches": lambda: timm.create_model("tnt_s_patch16_224", **small),
+        "timm, pixels within patches": lambda: timm.create_model("tnt_s_patch16_224", img_size=96, num_classes=10),
         "torchvision": lambda: torchvision.models.VisionTransformer(64, 16, 2, 4, 64, 128, num_classes=10),
         "Hugging Face": lambda: transformers.ViTForImageClassification(config),
     }
@@ -227,7 +227,7 @@ def libraries() -> dict:
 
 @pytest.mark.parametrize("name", libraries())
 def test_the_models_of_libraries_are_left_alone(name):
-    side = 56 if "rotary" in name else 64
+    side = {"timm, rotary": 56, "timm, pixels within patches": 96}.get(name, 64)
     assert examine(libraries()[name], (3, side, side)).at("breaks") == []
 
 
@@ -435,6 +435,7 @@ CAUSES = {  # a code that no fault of the collection has: what has it
     "frozen": changed(lambda m: m.positions.table.requires_grad_(False)),
     "lost on a device": Moved,
     "no backward": InPlace,
+    "symmetric": changed(lambda m: [nn.init.constant_(b.mlp.fc1.weight, 0.02) for b in m.blocks]),
 }
 
 
@@ -576,6 +577,24 @@ def test_every_code_can_be_found():
     side_by_side = {"dead rows", "mixed before", "not stored", "too large"}  # below, and beside others
     slips = {code for *_, code in RELATIVES.values() if code}
     assert set(KINDS) == set(NAMED.values()) | set(CAUSES) | slips | side_by_side
+
+
+class Averaged(nn.Module):
+    """As many tokens as features, so that no size tells them apart; the mean is taken behind a transpose."""
+
+    def __init__(self, norm=nn.Identity):
+        super().__init__()
+        self.vit, self.norm = vit(img_size=32, in_chans=3, global_pool="mean"), norm(64)
+        assert self.vit.config.num_patches == self.vit.config.embed_dim == 64
+
+    def forward(self, x):
+        x = self.vit.forward_features(x)
+        return self.vit.head((x + 0.1 * self.norm(x)).transpose(1, 2).mean(-1))
+
+
+def test_as_many_tokens_as_features():
+    assert examine(Averaged, (3, 32, 32)).at("breaks") == []
+    assert codes(examine(lambda: Averaged(lambda D: nn.BatchNorm1d(D)), (3, 32, 32)), "breaks") == ["norm axes"]
 
 
 def test_codes_beside_others():

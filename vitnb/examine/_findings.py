@@ -81,6 +81,8 @@ KINDS = {
         "place"),
     "equal positions": Kind("breaks", "place", "Places share one position vector, so they cannot be told apart.",
         look="the shape of the table, and expand or repeat along the axis of tokens"),
+    "one coordinate": Kind("breaks", "place", "The model knows the row of a patch or its column, and not both.",
+        look="what is computed of a patch's number: number // columns is its row, number % columns its column"),
     "image positions": Kind("breaks", "place", "What an image gives depends on its place in the batch.",
         look="parameters and tables whose first axis is the batch: it must be 1"),
     "zero positions": Kind("note", "place", "As built, the order of patches does not matter: positions or the head "
@@ -105,6 +107,8 @@ KINDS = {
     "scale": Kind("breaks", "attend", "Scores must be q·k divided by the root of the width of one head.",
         "A learned temperature, or another scale chosen on purpose.", "the number that the scores are divided by: the "
         "root of embed_dim // num_heads", strict=False),
+    "no mixing": Kind("breaks", "attend", "Scores must compare tokens with tokens: (..., T, T).",
+        look="how heads are split: transpose(1, 2) before q·k, or heads are compared with heads"),
     "mask": Kind("breaks", "attend", "A token cannot attend to what comes after it, as in a language model.",
         look="tril, triu, is_causal and masks"),
     "offsets": Kind("breaks", "attend", "With equal tokens, rotary and relative positions must depend on the offset of "
@@ -194,6 +198,8 @@ KINDS = {
     "dead": Kind("breaks", "register", "Parameters take part in the pass, and no gradient reaches them.",
         look="what stands above, if anything; then what is computed and not used, detach, torch.no_grad, zeros times "
         "zeros"),
+    "symmetric": Kind("breaks", "register", "Units of a layer that begin with the same weights stay the same for ever.",
+        look="the initialisation: random numbers, not one constant"),
     "dead rows": Kind("note", "register", "Rows of a table are never used: it is too long, or its tokens reach "
         "nothing, for a reason that may stand above.", "A table made for longer inputs.", "its length"),
     "forgotten": Kind("breaks", "register", "A layer is made like its neighbours, and never used.",

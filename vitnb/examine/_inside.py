@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from vitnb.examine._exam import NEAR, Exam, Grid, difference
 from vitnb.examine._findings import Finding, finding, named
 from vitnb.examine._structure import (
+    BATCH_NORMS,
     NON_LINEAR,
     NORMS,
     Attention,
@@ -26,6 +27,7 @@ from vitnb.examine._structure import (
     operand_of,
     recognised,
     through,
+    turned,
     without_bias,
 )
 from vitnb.examine._trace import FACTORS, MOVES, SOFTMAX, Node, base, computed, same, trace, unscaled
@@ -192,6 +194,14 @@ def positions(exam: Exam) -> Iterator[Finding]:
         says = f"{equal} of {exam.grid.number} places have a vector that another place has."
         yield finding("equal positions", says, equal)
     else:
+        lines = len(exam.grid.tokens), len(exam.grid.tokens[0])
+        for n, axis, known, lost in ((lines[1], 3, "rows", "columns"), (lines[0], 2, "columns", "rows")):
+            off = exam.moved(exam.logits(_swapped(images, n, axis)), exam.logits(images)) if n > 3 else 1.0
+            if off < NEAR:
+                says = (
+                    f"Two {lost} of patches that change places change the logits by {off:.1g} sd: only {known} count."
+                )
+                yield finding("one coordinate", says, off)
         as_built = difference(exam.logits(shuffled, exam.model), exam.logits(images, exam.model))
         if as_built < NEAR:
             yield finding("zero positions", f"As built, shuffling the patches changes the logits by {as_built:.1g} sd.")
@@ -203,6 +213,12 @@ def _shuffled(images: Tensor, grid: Grid) -> Tensor:
     order = torch.randperm(grid.number, generator=torch.Generator().manual_seed(4))
     patches = patches[:, order].unflatten(1, (gh, gw))  # (B, gh, gw, C, ph, pw)
     return patches.permute(0, 3, 1, 4, 2, 5).reshape(images.shape)
+
+
+def _swapped(images: Tensor, lines: int, axis: int) -> Tensor:
+    """The first two of these lines of patches change places: from four on that is no shift and no reflection."""
+    first, second, *rest = images.chunk(lines, axis)
+    return torch.cat([second, first, *rest], axis)
 
 
 def _equal_positions(exam: Exam) -> int:
@@ -234,13 +250,14 @@ def attention(exam: Exam) -> Iterator[Finding]:
         yield finding("no attention", "No weights were computed from tokens.")
     elif any(is_softmax(unscaled(node)[0]) for a in s.attentions if (node := through(a.weights))):
         yield finding("softmax twice", "A softmax reads the result of a softmax.")
-    if 3 in exam.sizes:
-        yield from _over_the_batch(s, Structure(exam.three))
+    batch = [*_over_the_batch(s, Structure(exam.three))] if 3 in exam.sizes else []
+    yield from batch
     yield from _sums(exam)
     for test in (_masks, _operands, _projections):
         yield from test(s)
     yield from _scale(exam)
-    yield from _heads(exam)
+    if not batch:
+        yield from _heads(exam)
 
 
 def _weighed(s: Structure, first: Node, second: Node) -> bool:
@@ -274,7 +291,8 @@ def _matrix(attention: Attention) -> Tensor | None:
 
 
 def _sums(exam: Exam) -> Iterator[Finding]:
-    for attention in exam.structure.attentions:
+    s = exam.structure
+    for attention in s.attentions:
         weights, mixing = _matrix(attention), attention.mixing
         if weights is None or mixing is None:
             continue
@@ -287,8 +305,14 @@ def _sums(exam: Exam) -> Iterator[Finding]:
                 yield finding("softmax axis", f"Over the keys the weights sum to {weights.sum(-1).min():.2f} to "
                               f"{weights.sum(-1).max():.2f}.", off)  # fmt: skip
             else:
-                says = f"Over the keys the weights sum to as much as {weights.sum(-1).max():.3g}"
-                if _heads_mixed(exam, attention):
+                says, made = (
+                    f"Over the keys the weights sum to as much as {weights.sum(-1).max():.3g}",
+                    s.lineage.made_from,
+                )
+                beside = [a for a in s.attentions if not made(attention.weights, a.weights) and made(mixing, a.weights)]
+                if beside:
+                    yield finding("weights sum", f"{says}: several softmaxes make them.", off, "departs")
+                elif _heads_mixed(exam, attention):
                     yield finding("weights sum", f"{says}: after the softmax heads are mixed.", off, "departs")
                 else:
                     yield finding("weights sum", f"{says}.", off)
@@ -445,7 +469,7 @@ def _heads(exam: Exam) -> Iterator[Finding]:
     s = exam.structure
     node = s.first_read
     scored = next((a for a in s.attentions if a.scores is not None), None)
-    if node is None or scored is None or {"over the batch", "norm axes"} & exam.codes or s.tokens < 3:
+    if node is None or scored is None or "norm axes" in exam.codes or s.tokens < 3:
         return
     T, t, norm = s.tokens, s.tokens // 2, s.norm_of(node)
     moved = norm.before if norm and s.rows(norm.before) is not None else node  # what all norms of it read
@@ -467,6 +491,9 @@ def _heads(exam: Exam) -> Iterator[Finding]:
     if any(b.state == "doubled" for b in s.branches):
         return  # nothing skips that could be compared
     heads = [b for b in s.branches if b.kind == "attention"][:4]
+    if heads and _changed(s, s.nodes, seen, heads[-1].add) == [t]:
+        yield finding("no mixing", f"Behind {len(heads)} layers of attention a token has reached no other one.")
+        return
     for branch in heads:
         tokens = moved if branch is heads[0] else branch.skip if branch.state in ("pre", "normed", "raw") else None
         off, right = _reached_alone(exam, branch, tokens, t) if tokens else ([], [])
@@ -481,7 +508,9 @@ def _heads(exam: Exam) -> Iterator[Finding]:
 def _reached_alone(exam: Exam, branch: Branch, tokens: Node, t: int) -> tuple[list[int], list[int]]:
     """Which of a branch's outputs change with token t, if attention takes of each token itself, and what skips."""
     s = exam.structure
-    heads = [a for a in s.attentions if a.weights in branch.inside and a.mixing is not None]
+    heads = [a for a in s.attentions if a.weights in branch.inside]
+    if not heads or any(a.mixing is None for a in heads):
+        return [], []  # what weighs the values is made of several weights
     p, q = branch.add.images
     end, skip = (p, q if branch.skip else tokens) if base(p) is branch.out else (q, p if branch.skip else tokens)
     square = all(a.weights.out.shape[-1] == a.weights.out.shape[-2] for a in heads)
@@ -585,6 +614,10 @@ def wiring(exam: Exam) -> Iterator[Finding]:
         return
     states = [branch.state for branch in branches]
     yield from _stream(exam, branches, states)
+    of_batch = [n.parents[0] for n in s.nodes if n.op in BATCH_NORMS and n.index > s.read.index]
+    if any(x.out.shape[1:] == (s.tokens, s.width) and not turned(x) for x in of_batch):
+        yield finding("norm axes", "A batch norm takes the tokens for its channels.")
+        return
     behind = [n for n in s.nodes[branches[-1].add.index + 1 :] if n.image and s.rows(n) is not None]
     last = [s.norm_of(node) for node in behind[-1:]]
     for norm in [branch.norm or branch.end_norm for branch in branches] + last:
@@ -835,7 +868,8 @@ def _head(s: Structure, last: Node) -> Iterator[Finding]:
         yield finding("flattened", f"The first layer of the classifier reads {width} numbers.", width)
     pooled = operand.flat
     for node in s.nodes[last.index :]:
-        tokens = s.rows(node) if node.image and pooled.ndim == 1 and len(pooled) == T else None
+        known = node.image and pooled.ndim == 1 and len(pooled) == T and not (T == D and turned(node))
+        tokens = s.rows(node) if known else None
         if tokens is not None and (same(pooled, tokens.mean(1)) or same(pooled, tokens.sum(1))):
             yield finding("over features", f"The classifier reads {T} numbers, one a token.", T)
             return

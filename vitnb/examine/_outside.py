@@ -229,6 +229,9 @@ def gradients(exam: Exam) -> Iterator[Finding]:
     target = torch.randn(out.shape, generator=torch.Generator().manual_seed(4))
     model = exam.copied()
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad and p.numel()}
+    alike = [name for name, p in learning.items() if not _is_table(exam, name, p) and _symmetric(p.detach())]
+    if alike:
+        yield named("symmetric", "{} weights have equal rows or columns", alike)
     gradient: dict[str, Tensor | None] = dict.fromkeys(learning)  # the sizes, added over the steps
     for _ in range(STEPS):
         out = exam.outputs(model(exam.images(B, 3)), B)
@@ -243,6 +246,13 @@ def gradients(exam: Exam) -> Iterator[Finding]:
             break
     yield from _dead(exam, gradient)
     yield from _frozen(exam)
+
+
+def _symmetric(weight: Tensor) -> bool:
+    """Whether all units of a matrix begin alike; zeros learn at their second step, and are no fault."""
+    if weight.ndim < 2 or min(weight.shape[:2]) < 2 or not weight.any():
+        return False
+    return any(bool((weight == part).all()) for part in (weight[:1], weight[:, :1]))
 
 
 def _leaves(out: Tensor, registered: set[int]) -> list[tuple]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitnb.examine._trace import PRODUCTS, SOFTMAX, Lineage, Node, Trace, base, computed, same, unscaled
+from vitnb.examine._trace import MOVES, PRODUCTS, SOFTMAX, Lineage, Node, Trace, base, computed, same, unscaled
 
 WEIGHTED = PRODUCTS | {"convolution"}
 NORMS = {"native_layer_norm": "layer", "native_group_norm": "group", "_fused_rms_norm": "rms", "rms_norm": "rms"}
@@ -183,7 +183,7 @@ class Structure:
                     earlier = self._projection_before(tokens)
                     if earlier is None:
                         convolved = operand_of(readers[0]) if readers[0].op == "convolution" else None
-                        self.channels_first = convolved is not None and not _turned(tokens, convolved)
+                        self.channels_first = convolved is not None and not _in_rows(tokens, convolved)
                         part = convolved is not None and convolved.out.shape[-3] not in base(convolved).out.shape
                         return None if part or tokens.flat.ndim < 2 else tokens  # heads in cascade read parts
                     readers = [earlier]
@@ -458,7 +458,16 @@ def input_of(product: Node) -> Node:
     return best
 
 
-def _turned(tokens: Node, convolved: Node) -> bool:
+def turned(node: Node) -> bool:
+    """Whether axes change places among the moves that lead to a tensor."""
+    while node.op in MOVES and node.parents:
+        if node.op in ("transpose", "permute", "t"):
+            return True
+        node = node.parents[0]
+    return False
+
+
+def _in_rows(tokens: Node, convolved: Node) -> bool:
     """Whether tokens (T, D) were turned into rows and columns, (D, H, W), for a convolution."""
     x, u = convolved.flat, tokens.flat
     return u.ndim == 2 and x.ndim == 3 and x.shape[0] == u.shape[1] and torch.equal(u[-x[0].numel() :].T, x.flatten(1))

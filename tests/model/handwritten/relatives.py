@@ -244,6 +244,14 @@ class ByMaps(Attention):
         return self.out((self.weigh(q, k) @ v).transpose(-3, -2).flatten(-2))
 
 
+class Differential(Attention):
+    """The difference of two softmaxes weighs the values (Ye et al. 2024)."""
+
+    def weigh(self, q, k):
+        first, second = (Attention.weigh(self, *both) for both in zip(q.chunk(2, -1), k.chunk(2, -1), strict=True))
+        return first - 0.3 * second
+
+
 class Unit(Attention):
     def __init__(self, slip=False):
         super().__init__(slip)
@@ -255,10 +263,12 @@ class Unit(Attention):
 
 
 class Rotary(Attention):
+    def coordinates(self, place):
+        return place // W, place % W
+
     def turn(self, q, k):
         speed = 10.0 ** -(torch.arange(4) / 4)
-        place = torch.arange(H * W)[:, None]
-        angle = torch.cat([place // W * speed, place % W * speed], -1).to(q.device)
+        angle = torch.cat([x * speed for x in self.coordinates(torch.arange(H * W)[:, None])], -1).to(q.device)
         angle = angle.repeat_interleave(2, -1) if self.slip else torch.cat([angle, angle], -1)
 
         def turned(x):
@@ -266,6 +276,20 @@ class Rotary(Attention):
             return x * angle.cos() + torch.cat([-b, a], -1) * angle.sin()
 
         return turned(q), turned(k)
+
+
+class RowsTwice(Rotary):
+    def coordinates(self, place):
+        return place // W, place // W
+
+
+class ByEinsum(Attention):
+    def forward(self, x):
+        x = self.norm(x)
+        q, k, v = (layer(x).unflatten(-1, (HEADS, -1)) for layer in (self.q, self.k, self.v))  # (B, T, h, d)
+        pairs, mix = ("bthd,btgd->bthg", "bthg,btgd->bthd") if self.slip else ("bqhd,bkhd->bhqk", "bhqk,bkhd->bqhd")
+        weights = (torch.einsum(pairs, q, k) * q.shape[-1] ** -0.5).softmax(-1)
+        return self.out(torch.einsum(mix, weights, v).flatten(-2))
 
 
 class Relative(Attention):
@@ -307,6 +331,9 @@ RELATIVES |= {
     "linear attention": (of(Linear), None, None),
     "heads mixed before the softmax": (of(Talking), None, None),
     "projections by convolutions": (of(ByMaps), None, None),
+    "the difference of two softmaxes": (of(Differential), None, None),
+    "products by einsum": (of(ByEinsum), lambda: of(ByEinsum)(True), "no mixing"),
+    "rotary, and rows for columns": (of(Rotary, positions=False), of(RowsTwice, positions=False), "one coordinate"),
     "queries and keys of unit length": (of(Unit), lambda: of(Unit)(True), "norm axes"),
     "rotary positions": (of(Rotary, positions=False), lambda: of(Rotary, positions=False)(True), "offsets"),
     "relative positions": (of(Relative, positions=False), lambda: of(Relative, positions=False)(True), "offsets"),
