@@ -473,7 +473,7 @@ def _heads(exam: Exam) -> Iterator[Finding]:
         return
     T, t, norm = s.tokens, s.tokens // 2, s.norm_of(node)
     moved = norm.before if norm and s.rows(norm.before) is not None else node  # what all norms of it read
-    within = s.lineage.between(s.nodes, moved, scored.mix or scored.scores)
+    within = s.lineage.between(s.nodes, moved, scored.mix or scored.weights)
     if any(n.op == "convolution" and max(n.parents[1].out.shape[2:]) > 1 for n in within):
         return  # projections that reach neighbours
     seen = exam.edited({_call(moved): lambda out: _with_row(out, s, t)}).nodes
