@@ -54,10 +54,18 @@ const fillOf = (color) => ({ style: `fill: var(--vf-${color})` });
  */
 export function axes({ size, phone = size, margin: [top, right, bottom, left] }) {
   const node = s("svg", { class: "vf-axes", role: "img" });
+  const drawn = new Map(); // name -> { text, group }: what is drawn of the same values again stays as it is
+
+  function kept(name, from, make) {
+    const text = JSON.stringify(from);
+    if (drawn.get(name)?.text !== text) drawn.set(name, { text, group: make() });
+    return drawn.get(name).group;
+  }
 
   function show({ label, x, y, guides = [], lines }) {
     const room = node.closest(".vf")?.clientWidth;
     const [width, height] = room > 0 && room < 480 ? phone : size;
+    const frame = [width, height, x, y];
     const [east, south] = [width - right, height - bottom];
     const [px, py] = [scaleOf(x, left, east), scaleOf(y, south, top)];
     const at = (xs, ys) => xs.map((value, i) => `${px(value).toFixed(2)},${py(ys[i]).toFixed(2)}`);
@@ -65,7 +73,7 @@ export function axes({ size, phone = size, margin: [top, right, bottom, left] })
     const text = (x, y, anchor, words, more) =>
       s("text", { x, y, "text-anchor": anchor, ...more }, words);
 
-    const scales = [
+    const scales = () => [
       ...ticksIn(Infinity, y.ticks).flatMap(([value, word]) => [
         line(left, py(value), east, py(value), { "data-y": value }),
         text(left - 6, py(value), "end", word, { "dominant-baseline": "central" }),
@@ -83,7 +91,7 @@ export function axes({ size, phone = size, margin: [top, right, bottom, left] })
         ? line(px(one.x), top, px(one.x), south, { "data-guide": one.x })
         : line(left, py(one.y), east, py(one.y), { "data-guide": one.y }),
     );
-    const drawn = lines.map((one) => {
+    const curve = (one) => {
       const group = s("g", { "data-line": one.name });
       const { xs = [], ys = [], dots = [], radius = 6 } = one;
       if (one.low) {
@@ -99,7 +107,7 @@ export function axes({ size, phone = size, margin: [top, right, bottom, left] })
         group.append(text(px(xs.at(-1)), place, "end", one.name, fillOf(one.color)));
       }
       return group;
-    });
+    };
     const tagged = lines.filter(({ tag, ys }) => tag && ys.length);
     const heights = keepApart(
       tagged.map(({ ys }) => py(ys.at(-1))),
@@ -115,12 +123,17 @@ export function axes({ size, phone = size, margin: [top, right, bottom, left] })
     );
     node.setAttribute("viewBox", `0 0 ${width} ${height}`);
     node.setAttribute("aria-label", label);
-    node.replaceChildren(
-      s("g", { class: "vf-scales" }, ...scales),
+    const parts = [
+      kept("scales", frame, () => s("g", { class: "vf-scales" }, ...scales())),
       s("g", { class: "vf-guides" }, ...dotted),
-      ...drawn,
+      ...lines.map((one) => kept(`line ${one.name}`, [frame, one], () => curve(one))),
       ...tags,
-    );
+    ];
+    const old = [...node.childNodes].filter((child) => !parts.includes(child));
+    for (const child of old) child.remove();
+    parts.forEach((part, i) => {
+      if (node.childNodes[i] !== part) node.insertBefore(part, node.childNodes[i] ?? null);
+    });
   }
   return { node, show };
 }

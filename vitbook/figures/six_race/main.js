@@ -145,6 +145,11 @@ function build({ model, root, put, complain }) {
     });
   }
 
+  /** The same words again cost no layout, and are not read out again. */
+  function write(node, words) {
+    if (node.textContent !== words) node.textContent = words;
+  }
+
   /** What the bet was worth. */
   function verdict(bet) {
     if (race.state === "running") return `You bet ${bet}. All six are learning, in this page.`;
@@ -177,21 +182,19 @@ function build({ model, root, put, complain }) {
     if (!bet && race.state) reset();
     if (bet && !race.state) start();
     const done = race.state === "done";
-    ask.textContent = bet
-      ? `Your bet: ${bet}`
-      : "Which one is right? Bet on a letter, and all six learn.";
-    bar.setAttribute("aria-label", bet ? "Whose tests?" : "Your bet");
+    const asked = "Which one is right? Bet on a letter, and all six learn.";
+    write(ask, bet ? `Your bet: ${bet}` : asked);
+    bar.ariaLabel = bet ? "Whose tests?" : "Your bet";
     picks.forEach((pick, i) => {
-      pick.setAttribute("aria-pressed", String(letters[i] === (shown || bet)));
-      pick.setAttribute("aria-disabled", String(Boolean(bet) && !done)); // and it keeps the focus
+      pick.ariaPressed = String(letters[i] === (shown || bet));
+      pick.ariaDisabled = String(Boolean(bet) && !done); // and it keeps the focus
     });
     drawPlot(contest);
-    const words = verdict(bet);
-    if (says.textContent !== words) says.textContent = words;
+    write(says, verdict(bet));
     const known = lights[shown] ?? {};
     const names = Object.keys(known);
     tests.hidden = !(done && names.length);
-    head.textContent = testsOf(shown);
+    write(head, testsOf(shown));
     if (names.length)
       lamps.show(known, (name) => (lamps.names.indexOf(name) < lit ? "" : "waiting"));
     again.parentElement.hidden = !done;
