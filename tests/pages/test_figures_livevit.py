@@ -578,7 +578,10 @@ def test_the_pass_by_slider_and_key_and_tap(opened, small_page):
         assert track.get_attribute("aria-valuetext").startswith(words)
     assert "In block 0 the cls token attends most to" in figure.locator(".lv-time").inner_text()
     assert figure.locator(".lv-arcs path").count() == 17
-    assert figure.locator(".lv-sky span:visible").all_inner_texts() == ["◆ cls token", "thicker arc: more attention"]
+    assert figure.locator(".lv-sky span:visible").all_inner_texts() == ["◆ cls", "thick: more attention"]
+    page.set_viewport_size({"width": 1200, "height": 900})
+    assert figure.locator(".lv-sky").evaluate("one => one.scrollWidth <= one.clientWidth")
+    page.set_viewport_size({"width": 390, "height": 900})
     assert max(patch.shade for patch in patches_of(figure)) == 1  # over the image, too
     figure.get_by_role("button", name="block 3").tap()
     settle(figure)

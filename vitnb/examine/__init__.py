@@ -5,20 +5,20 @@
 
 The rule that draws the line between three levels:
 
-- **breaks**: a property that every ViT has does not hold, or a part cannot do what it is there for.
-  The logits of an image depend on that image, on all its pixels, on their places, and on nothing
-  else; a token holds one rectangle; each query's weights sum to 1 over the tokens of its own image,
-  from scores q·k/√d; rows of heads come from one token; x + f(norm(x)) or norm(x + f(x)) in both
-  halves alike, each layer used for one input; rotary and relative positions depend on the offset of
-  patches, and tell offsets apart; the classifier reads the cls token or pools the patches and returns
-  logits; what is trained is registered, gets gradients (within four steps of a copy from where it
-  begins), and moves along; in training mode the model runs, keeps most of each branch and all of
-  what skips, and leaves nothing behind.
-- **departs**: another choice than the paper's, with which ViTs are known to work: post-norm, ReLU,
-  no last norm, no output projection, two linear layers in a row, parallel branches, whole layers that
-  are called again and have one name, heads mixed after the softmax, a scale that the initial queries have;
-  and what is no plain ViT: where tokens are mixed before attention they are no patches, so patches,
-  positions and read-out are not examined.
+- **breaks**: a property that every ViT has does not hold, or a part cannot do what it is there for. The
+  logits of an image depend on that image, on all its pixels, on row and column of each patch, and on
+  nothing else; a token holds one rectangle; each query's weights sum to 1 over the tokens of its own
+  image, from scores q·k/√d that compare tokens; rows of heads come from one token; x + f(norm(x)) or
+  norm(x + f(x)) in both halves alike, each layer used for one input; rotary and relative positions
+  depend on the offset of patches, and tell offsets apart; the classifier reads the cls token or pools
+  the patches and returns logits; what is trained is registered, gets gradients (within four steps of a
+  copy from where it begins), moves along, and units of a layer do not begin alike; in training mode the
+  model runs, keeps most of each branch and all of what skips, and leaves nothing behind.
+- **departs**: another choice than the paper's, with which ViTs are known to work: post-norm, ReLU, no
+  last norm, no output projection, two linear layers in a row, parallel branches, whole layers that are
+  called again and have one name, heads mixed after the softmax or several softmaxes added, a scale that
+  the initial queries have; and what is no plain ViT: where tokens are mixed before attention they are
+  no patches, so patches, positions and read-out are not examined.
 - **note**: worth knowing, and neither.
 
 Four kinds are in dispute, because models work with them: the scale by the full width, a norm shared

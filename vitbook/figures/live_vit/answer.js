@@ -10,7 +10,7 @@ export function answerPanel({ classes, labels, known }) {
   const clock = h("span");
   const [was, shows] = [
     h("span", {}, h("i", { "aria-hidden": "true" }), "before you changed it"),
-    h("span", {}, h("b", { "aria-hidden": "true" }, "✓"), "what it shows"),
+    h("span", {}, h("b", { "aria-hidden": "true" }, "✓"), "what the image shows"),
   ];
   const keys = h("p", { className: "lv-keys vf-soft vf-number" }, was, shows, clock);
 

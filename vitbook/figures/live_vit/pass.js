@@ -27,8 +27,8 @@ export function passPanel({ net, root, put, state, names }, easel, tiles) {
   const columns = h("canvas", { width: T, height: D, role: "img" });
   const row = h("div", { className: "lv-seats", ariaHidden: "true" }, ...seats);
   const title = h("p", { className: "vf-head" });
-  const seatKey = h("span", {}, h("b", {}, "◆"), " cls token");
-  const arcKey = h("span", {}, "thicker arc: more attention");
+  const seatKey = h("span", {}, h("b", {}, "◆"), " cls");
+  const arcKey = h("span", {}, "thick: more attention");
   const keys = h(
     "p",
     { className: "lv-sky", ariaHidden: "true" },
