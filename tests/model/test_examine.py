@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -595,6 +596,32 @@ class Averaged(nn.Module):
 def test_as_many_tokens_as_features():
     assert examine(Averaged, (3, 32, 32)).at("breaks") == []
     assert codes(examine(lambda: Averaged(lambda D: nn.BatchNorm1d(D)), (3, 32, 32)), "breaks") == ["norm axes"]
+
+
+class Added(ViT):
+    """A plain tensor is added to the tokens."""
+
+    def __init__(self, make):
+        super().__init__(CONFIG)
+        self.added = make(CONFIG.embed_dim)
+
+    def embed(self, images):
+        return super().embed(images) + self.added
+
+
+def test_a_plain_tensor_is_a_note_if_it_is_computed_and_breaks_if_it_is_random():
+    for make, level in ((torch.randn, "breaks"), (torch.arange, "note")):
+        assert "not stored" in codes(examine(lambda make=make: Added(make), IMAGE), level)
+
+
+def test_a_mean_over_features_is_seen_through_a_norm():
+    pool = lambda x: F.layer_norm(x.mean(-1), (49,))  # noqa: E731
+    assert "over features" in codes(examine(lambda: Two(pool, 49, global_pool="mean"), IMAGE), "breaks")
+
+
+def test_one_saturated_layer_of_several_is_left_alone():
+    first = changed(lambda model: saturate(SimpleNamespace(blocks=model.blocks[:1])))
+    assert "saturated" not in codes(examine(first, IMAGE))
 
 
 def test_codes_beside_others():

@@ -221,7 +221,8 @@ KINDS = {
         look="tensors kept as attributes: register_buffer; tensors made in forward: device=x.device"),
     "lost on a device": Kind("breaks", "register", "nn.Parameter(…).to(device) is a parameter on the CPU and none on a "
         "GPU.", look="call .to on the model, or inside nn.Parameter(…)"),
-    "not stored": Kind("note", "register", "Tensors are not in state_dict.", "Constants that are computed."),
+    "not stored": Kind("note", "register", "Tensors are not in state_dict: random ones are others in a model that is "
+        "loaded again.", "Constants that are computed.", "nn.Parameter, or register_buffer"),
 }  # fmt: skip
 
 

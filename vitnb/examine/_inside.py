@@ -421,9 +421,12 @@ def _scale(exam: Exam) -> Iterator[Finding]:
                           f"1/√d is {1 / math.sqrt(d):.3g} for heads of width {d}"
                           f"{', as the initial queries and keys are' if level else ''}.", off, level)  # fmt: skip
             break
-    if peaks and max(peaks) > 0.8 and exam.can_build:
-        says = f"As built, the largest weight of a query is {max(peaks):.2f} on average."
-        yield finding("saturated", says, max(peaks))
+    peak = (
+        sorted(peaks)[(len(peaks) - 1) // 2] if peaks else 0.0
+    )  # of the median layer: a first one may read raw tokens
+    if peak > 0.8 and exam.can_build:
+        says = f"As built, the largest weight of a query is {peak:.2f} on average."
+        yield finding("saturated", says, peak)
 
 
 def _made_up_for(attention: Attention, off: float) -> bool:
@@ -866,10 +869,13 @@ def _head(s: Structure, last: Node) -> Iterator[Finding]:
     width = operand.flat.shape[-1] if operand.flat.ndim else 1
     if width >= (T - 2) * D and T > 3 and operand.flat.ndim == 1:
         yield finding("flattened", f"The first layer of the classifier reads {width} numbers.", width)
-    pooled = operand.flat
-    for node in s.nodes[last.index :]:
-        known = node.image and pooled.ndim == 1 and len(pooled) == T and not (T == D and turned(node))
-        tokens = s.rows(node) if known else None
-        if tokens is not None and (same(pooled, tokens.mean(1)) or same(pooled, tokens.sum(1))):
+    pooled, before = [], [operand]
+    while before and before[0].flat.shape == (T,):  # back through norms and dropout
+        pooled.append(before[0].flat)
+        before = before[0].images
+    for node in s.nodes[last.index :] if pooled else []:
+        tokens = s.rows(node) if node.image and not (T == D and turned(node)) else None
+        sums = [] if tokens is None else [tokens.mean(1), tokens.sum(1)]
+        if any(same(one, over) for one in pooled for over in sums):
             yield finding("over features", f"The classifier reads {T} numbers, one a token.", T)
             return
