@@ -620,6 +620,7 @@ def wiring(exam: Exam) -> Iterator[Finding]:
     of_batch = [n.parents[0] for n in s.nodes if n.op in BATCH_NORMS and n.index > s.read.index]
     if any(x.out.shape[1:] == (s.tokens, s.width) and not turned(x) for x in of_batch):
         yield finding("norm axes", "A batch norm takes the tokens for its channels.")
+        yield from _activations(s)
         return
     behind = [n for n in s.nodes[branches[-1].add.index + 1 :] if n.image and s.rows(n) is not None]
     last = [s.norm_of(node) for node in behind[-1:]]

@@ -184,7 +184,7 @@ class Structure:
                     if earlier is None:
                         convolved = operand_of(readers[0]) if readers[0].op == "convolution" else None
                         self.channels_first = convolved is not None and not _in_rows(tokens, convolved)
-                        part = convolved is not None and convolved.out.shape[-3] not in base(convolved).out.shape
+                        part = convolved is not None and convolved.out.shape[1] not in base(convolved).out.shape
                         return None if part or tokens.flat.ndim < 2 else tokens  # heads in cascade read parts
                     readers = [earlier]
         return None
@@ -468,9 +468,9 @@ def turned(node: Node) -> bool:
 
 
 def _in_rows(tokens: Node, convolved: Node) -> bool:
-    """Whether tokens (T, D) were turned into rows and columns, (D, H, W), for a convolution."""
-    x, u = convolved.flat, tokens.flat
-    return u.ndim == 2 and x.ndim == 3 and x.shape[0] == u.shape[1] and torch.equal(u[-x[0].numel() :].T, x.flatten(1))
+    """Whether tokens (T, D) were turned into (D, H, W), or (D, T), for a convolution."""
+    x, u = convolved.out[0].double().flatten(1), tokens.flat  # (D, T)
+    return u.ndim == 2 and len(x) == u.shape[1] and torch.equal(u[-x.shape[1] :].T, x)
 
 
 def without_bias(node: Node) -> Node:

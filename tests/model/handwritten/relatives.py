@@ -244,6 +244,18 @@ class ByMaps(Attention):
         return self.out((self.weigh(q, k) @ v).transpose(-3, -2).flatten(-2))
 
 
+class ByConv1d(Attention):
+    def __init__(self, slip=False):
+        super().__init__(slip)
+        self.q, self.k, self.v = (nn.Conv1d(D, D, 1) for _ in range(3))
+
+    def forward(self, x):
+        x = self.norm(x).mT
+        q, k, v = (self.split(layer(x).mT) for layer in (self.q, self.k, self.v))
+        x = self.weigh(q, k) @ v  # (B, h, T, d)
+        return self.out(x.reshape(len(x), H * W, D) if self.slip else x.transpose(1, 2).flatten(2))
+
+
 class Differential(Attention):
     """The difference of two softmaxes weighs the values (Ye et al. 2024)."""
 
@@ -331,6 +343,7 @@ RELATIVES |= {
     "linear attention": (of(Linear), None, None),
     "heads mixed before the softmax": (of(Talking), None, None),
     "projections by convolutions": (of(ByMaps), None, None),
+    "projections by Conv1d": (of(ByConv1d), lambda: of(ByConv1d)(True), "heads merged"),
     "the difference of two softmaxes": (of(Differential), None, None),
     "products by einsum": (of(ByEinsum), lambda: of(ByEinsum)(True), "no mixing"),
     "rotary, and rows for columns": (of(Rotary, positions=False), of(RowsTwice, positions=False), "one coordinate"),
