@@ -29,9 +29,9 @@ function ask({ text, answers, right }, onchecked) {
   };
   function show(checked) {
     if (checked === shown) return; // announced once
+    if (checked !== -1) picked = needIndex(checked, "answer", answers.length);
     shown = checked;
     if (checked === -1) return output.replaceChildren();
-    picked = needIndex(checked, "answer", answers.length);
     pick.show(picked);
     output.dataset.right = picked === right;
     const verdict = h("strong", {}, picked === right ? "Right." : "Not this one.");
