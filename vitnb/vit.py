@@ -7,18 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vitnb._validate import (
-    Size,
-    choice,
-    divides,
-    pair,
-    positive_float,
-    positive_int,
-    probability,
-    shown,
-    switch,
-    tensor,
-)
+from vitnb._validate import Size, choice, divides, pair, positive_float, positive_int, probability, switch, tensor
 from vitnb.blocks import PostNormBlock, PreNormBlock
 from vitnb.patches import ConvStem, PatchEmbedding, grid_size
 from vitnb.pooling import AttentionPool, ClsToken, MeanPool, Registers
@@ -159,7 +148,7 @@ class ViT(nn.Module):
     def __init__(self, config: ViTConfig):
         super().__init__()
         if not isinstance(config, ViTConfig):
-            raise TypeError(f"config must be a ViTConfig, got {shown(config)}: use ViTConfig(patch_size=4)")
+            raise TypeError(f"config must be a ViTConfig, got {type(config).__name__}: use ViTConfig(patch_size=4)")
         c = self.config = config
         self.patch_embed = STEMS[c.stem](c.img_size, c.patch_size, c.in_chans, c.embed_dim)
         self.registers = Registers(c.reg_tokens, c.embed_dim) if c.reg_tokens else nn.Identity()

@@ -97,7 +97,7 @@ SAID = {
         ("evaluate(linear(), pixels, D.test_labels)", "uint8 … use data.normalize"),
         ("Recipe(batch_size=1.5)", "batch_size … 1.5"),
         ("Recipe(shift=0.5)", "shift … 0.5"),
-        ("ViT(small())", "config … ViT( … use ViTConfig"),
+        ("ViT(small())", "config … got ViT: use ViTConfig"),
         ("MLP(torch.rand(99, 99), 4)", "embed_dim … Tensor of shape (99, 99): use 64"),
     ],
 }

@@ -613,6 +613,13 @@ def test_a_plain_tensor_is_a_note_if_it_is_computed_and_breaks_if_it_is_random()
     for make, level in ((torch.randn, "breaks"), (torch.arange, "note")):
         assert "not stored" in codes(examine(lambda make=make: Added(make), IMAGE), level)
 
+    def in_a_list():
+        model = Added(torch.arange)
+        model.blocks = [*model.__dict__["_modules"].pop("blocks")]
+        return model
+
+    assert "not stored" in codes(examine(in_a_list, IMAGE), "note")  # not they make the loaded model another one
+
 
 def test_a_mean_over_features_is_seen_through_a_norm():
     pool = lambda x: F.layer_norm(x.mean(-1), (49,))  # noqa: E731

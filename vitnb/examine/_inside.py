@@ -421,9 +421,7 @@ def _scale(exam: Exam) -> Iterator[Finding]:
                           f"1/√d is {1 / math.sqrt(d):.3g} for heads of width {d}"
                           f"{', as the initial queries and keys are' if level else ''}.", off, level)  # fmt: skip
             break
-    peak = (
-        sorted(peaks)[(len(peaks) - 1) // 2] if peaks else 0.0
-    )  # of the median layer: a first one may read raw tokens
+    peak = sorted(peaks)[(len(peaks) - 1) // 2] if peaks else 0.0  # the median layer's: a first may read raw tokens
     if peak > 0.8 and exam.can_build:
         says = f"As built, the largest weight of a query is {peak:.2f} on average."
         yield finding("saturated", says, peak)

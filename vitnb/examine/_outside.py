@@ -338,7 +338,8 @@ def registry(exam: Exam) -> Iterator[Finding]:
     if lists and "unregistered" not in exam.codes:
         yield named("unregistered", "Modules lie in plain lists", lists)
     if tensors:
-        random = exam.can_build and not _restored(exam)
+        otherwise = lists or {"random", "unregistered"} & exam.codes  # the logits differ for another reason
+        random = exam.can_build and not otherwise and not _restored(exam)
         yield named("not stored", "Plain tensors", tensors, "breaks" if random else None)
 
 
