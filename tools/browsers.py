@@ -2,12 +2,13 @@
 
 After make book; needs firefox-esr, or webkit2gtk-driver and xvfb. Each page is opened from the disk, on a phone's
 screen (WebKit's window is 447 pixels wide at least) and on a wide one. Each figure must draw, change by key, mouse
-and touch, and be no wider than the screen; the page asks nobody. Firefox is asked for less motion, and must log no
-error; WebKit's driver does not tell what a page logs.
+and touch, and be no wider than the screen; the page asks nobody and logs no error. Firefox is asked for less motion.
+WebKit's driver does not tell what a page logs: there the pages are copies that begin with a script that listens.
 """
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typing import Any
 
 import websocket  # comes with Jupyter
 
+from pages.policy import WRITTEN
 from pages.print_slides import BUILT
 from tests.conftest import HARMLESS
 
@@ -45,6 +47,14 @@ return [control.type ?? "pad", Math.round(box.x + share * box.width), Math.round
 KEYS = {"range": "\ue014", "pad": "\ue015", "select-one": "\ue015"}  # arrows; all else by the space bar
 PAGE = """return [document.documentElement.scrollWidth, innerWidth,
   performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => !/^(file|data|blob)/.test(name))]"""
+# What a browser would write into its console as a warning or an error, the refusals of the policy among it.
+LISTEN = """window.logged = [];
+for (const how of ["error", "warn"]) console[how] = (...said) => logged.push(said.join(" "));
+const hear = (event, words) => addEventListener(event, (heard) => logged.push(String(words(heard))), true);
+hear("error", ({ message, target }) => message ?? `not loaded: ${target.src ?? target.href}`);
+hear("unhandledrejection", ({ reason }) => reason);
+hear("securitypolicyviolation", ({ violatedDirective, blockedURI }) => `refused: ${violatedDirective} ${blockedURI}`);
+"""
 
 
 def patiently(what, seconds: float = PATIENCE):
@@ -59,6 +69,10 @@ class Firefox:
     """A window of Firefox, which speaks WebDriver BiDi itself."""
 
     COMMAND = ("firefox-esr", "--headless", "--profile", ".", f"--remote-debugging-port={PORT}")
+
+    def book(self, _folder: Path) -> Path:
+        """Return where the pages to open lie."""
+        return BUILT
 
     def start(self) -> bool:
         """Ask for a session, and say whether there is one."""
@@ -103,7 +117,22 @@ class WebKit:
     """A window of WebKitGTK's small browser, by its driver."""
 
     COMMAND = ("xvfb-run", "-a", "-s", "-screen 0 1400x1000x24", "WebKitWebDriver", f"--port={PORT}")
-    errors = ()
+
+    def book(self, folder: Path) -> Path:
+        """Return where the pages to open lie: copies that begin with a script that listens."""
+        shutil.copytree(BUILT, folder / "html")
+        (folder / "html/listen.js").write_text(LISTEN)
+        for page in (folder / "html/book").glob("*.html"):
+            policy = WRITTEN.search(
+                text := page.read_text()
+            )  # in force from there on; a file of the book's own may run
+            page.write_text(text[: policy.end()] + '<script src="../listen.js"></script>' + text[policy.end() :])
+        return folder / "html"
+
+    @property
+    def errors(self) -> list[str]:
+        """What the page has logged."""
+        return self.run("return logged")
 
     def start(self) -> bool:
         """Ask for a session, and say whether there is one."""
@@ -177,10 +206,11 @@ def tried(browser: Firefox | WebKit, path: Path, width: int) -> list[str]:
 
 def main(name: str, *chapters: str) -> int:
     """Try the pages; return how often one had a fault."""
-    paths = [BUILT / "book" / f"{one}.html" for one in chapters] or sorted((BUILT / "book").glob("*.html"))
     browser, bad = {"firefox": Firefox, "webkit": WebKit}[name](), 0
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.chdir(folder)
+        book = browser.book(Path(folder)) / "book"
+        paths = [book / f"{one}.html" for one in chapters] or sorted(book.glob("*.html"))
         Path("user.js").write_text(PREFERENCES)
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen(browser.COMMAND, **quiet, start_new_session=True)

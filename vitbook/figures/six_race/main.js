@@ -7,7 +7,7 @@ import { calm, glide } from "../kit/motion.js";
 import { percent } from "../kit/words.js";
 import { darkOf, lampList } from "../train_race/lamps.js";
 import { hire } from "../train_race/staff.js";
-import { contestOf, dealt, newRace, rankOf, ranking, take, workersFor } from "./race.js";
+import { abreast, contestOf, dealt, newRace, rankOf, ranking, take, workersFor } from "./race.js";
 
 const BATCH = 32;
 const JUDGED = 20; // times in a race
@@ -60,7 +60,7 @@ function build({ model, root, put, complain }) {
       staff[w].send({ do: "race", racers, data, seed, steps, batch: BATCH, every }, (message) => {
         if (mine !== race) return;
         if (take(race, runners, message)) finish();
-        if (message.accuracy) soon(); // else there is nothing new to draw
+        if (message.accuracy && abreast(race)) soon(); // all six curves grow at once: half as much to draw
       });
     });
     if (document.hidden) pause();

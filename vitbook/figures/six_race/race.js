@@ -38,6 +38,10 @@ export function take(race, runners, { step, accuracy, last }) {
   return race.state === "done";
 }
 
+/** Whether all programs have been judged equally often. */
+export const abreast = ({ curves }) =>
+  new Set(Object.values(curves).map(({ length }) => length)).size === 1;
+
 /** Where each program ended, the best first: [[letter, accuracy], ...]. */
 export function ranking({ curves }) {
   const ends = Object.entries(curves).map(([letter, curve]) => [letter, curve.at(-1)[1]]);
