@@ -523,6 +523,33 @@ def test_the_bug_beside_the_design_breaks(code, build):
     assert codes(examine(build, IMAGE), "breaks") == [code]
 
 
+def test_a_scrambled_grid_of_two_by_two_is_no_overlap():
+    big = replace(CONFIG, patch_size=14)
+    assert codes(examine(faults.build("map reshaped", big), IMAGE)) == ["cut"]
+
+
+class Twice(nn.Module):
+    """Attention over the batch, by a layer of its own; queries that are computed beside it go nowhere."""
+
+    def __init__(self):
+        super().__init__()
+        D = CONFIG.embed_dim
+        self.q, self.mix = nn.Linear(D, D), nn.MultiheadAttention(D, 4)
+
+    def forward(self, x):
+        self.q(x)
+        return self.mix(x, x, x)[0]
+
+
+def test_what_goes_nowhere_is_named_in_a_blind_model_too():
+    def change(model):
+        for block in model.blocks:
+            block.attention = Twice()
+
+    found = codes(examine(changed(change), IMAGE), "breaks")
+    assert found == ["blind", "over the batch", "dead"]
+
+
 @pytest.mark.parametrize("zeros, found", [(("gamma",), []), (("proj",), []), (("gamma", "proj"), ["dead"])])
 def test_a_branch_that_begins_at_zero_may_learn_and_one_of_two_zeros_never_does(zeros, found):
     def change(model):

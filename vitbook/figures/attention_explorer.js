@@ -215,7 +215,7 @@ function build({ model, root, put }) {
   };
   const columns = [
     ...Array.from({ length: heads }, (_, head) => `head ${head}`),
-    "mean",
+    "mean of heads",
     "rollout",
   ];
   const tokenName = (n) =>
@@ -391,7 +391,7 @@ function build({ model, root, put }) {
         `, ${share(row[second])} to `,
         word(second),
         axis === "keys"
-          ? `; effectively ${effectiveOf(row)} tokens. `
+          ? `; spread as if over ${effectiveOf(row)} tokens with equal weights. `
           : `; the row sums to ${sumOf(row).toFixed(2)}. `,
       ];
     });

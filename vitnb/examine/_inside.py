@@ -157,8 +157,11 @@ def _no_rectangles(exam: Exam, tokens: Tokens, patches: frozenset[int], split: b
     pixels = [tuple(int(torch.randint(side, (), generator=chance)) for side in (H, W)) for _ in range(24)]
     for (h, w), change in zip(pixels, tokens.changes([(slice(None), *pixel) for pixel in pixels]), strict=True):
         reach = max(reach, int((change > 1e-4).sum()))
-        most = int(change.argmax()) - first
-        near += abs(most // gw + 0.5 - (h + 0.5) * gh / H) <= 1.5 and abs(most % gw + 0.5 - (w + 0.5) * gw / W) <= 1.5
+        row, column = divmod(int(change.argmax()) - first, gw)
+        near += all(
+            abs(at + 0.5 - (pixel + 0.5) * g / side) <= min(1.5, 0.375 * g)  # in a small grid nothing is far
+            for at, pixel, g, side in ((row, h, gh, H), (column, w, gw, W))
+        )
     overlap = N >= 4 and not split and reach > 1 and (near >= 18 or local)
     if not overlap and exam.structure.joined_before:
         yield finding("mixed before", f"One pixel reaches up to {reach} of {N} tokens.", reach)

@@ -275,7 +275,10 @@ def _dead(exam: Exam, gradient: dict[str, Tensor | None]) -> Iterator[Finding]:
     # The gradient of a key's bias is zero, because softmax does not see it: vectors count only where there is none.
     dead = [n for n, g in gradient.items() if g is None or (g.ndim > 1 and not g.any())]
     taking_part = [name for name in dead if name in used]
-    if taking_part and "blind" not in exam.codes and "no gradient" not in exam.codes:
+    if "blind" in exam.codes:  # then a block may get none, or zeros; but not a part of it none and the rest zeros
+        reached = {_block(name) for name, g in gradient.items() if g is not None}
+        taking_part = [name for name in taking_part if gradient[name] is None and _block(name) in reached]
+    if taking_part and "no gradient" not in exam.codes:
         alive = [n for n in gradient if n not in dead]
         in_one = len({_block(n) for n in taking_part}) == 1 and _block(taking_part[0]) in map(_block, alive)
         others = in_one and {*map(_numberless, taking_part)} <= {*map(_numberless, alive)}  # by a read-out of one token

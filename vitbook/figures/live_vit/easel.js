@@ -1,7 +1,7 @@
 // The image, split into patches: to hide them, to choose one as the query, to draw on them; and the attention of a token, over it.
 import { inOrder, paint } from "../kit/canvas.js";
 import { ARROWS, button, choice, KEYS } from "../kit/controls.js";
-import { h, heading, soft } from "../kit/dom.js";
+import { h, heading } from "../kit/dom.js";
 import { walk } from "./gallery.js";
 import { MODES, OVERLAYS, partsOf, patchAt, within } from "./state.js";
 import { stroke } from "./upload.js";
@@ -68,8 +68,7 @@ export function easelPanel({ net, get, put, state, names }) {
     canvas.setAttribute("aria-label", drawing ? BOARD : "The image as the network sees it");
   }
   const tools = [modes.node, rubber];
-  const below = get("compact") ? [soft("Click a patch to hide it.")] : [];
-  const node = h("div", {}, heading("The image"), easel, ...below);
+  const node = h("div", {}, heading("The image"), easel);
   return { node, canvas, board, grey, tools, overlays: overlays.node, show, shade };
 }
 

@@ -34,6 +34,7 @@ export function buildLiveViT({ model, root, put }) {
   const about = known || !stored.length ? get("note") : strangers(classes, shown);
   if (about) root.append(soft(about));
   root.classList.add("lv");
+  root.prepend(question("Which patch does the answer depend on? Click one to hide it."));
   const { panels, says, at, end } = get("compact") ? smallForm(bench) : wholeForm(bench);
 
   const say = later((words) => (says.textContent = words));
@@ -72,7 +73,6 @@ function wholeForm(bench) {
   const { shuffle, sort, positions, removed, undo } = switches;
   const flight = flightPanel(bench, easel);
   const buttons = (...nodes) => h("div", { className: "vf-buttons" }, ...nodes);
-  bench.root.prepend(question("Which patch does the answer depend on? Click one to hide it."));
   bench.root.append(
     images.node,
     h("div", { className: "lv-main" }, easel.node, answer.node, flight.node),
