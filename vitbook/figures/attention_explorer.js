@@ -215,9 +215,10 @@ function build({ model, root, put }) {
   };
   const columns = [
     ...Array.from({ length: heads }, (_, head) => `head ${head}`),
-    "mean of heads",
+    "mean",
     "rollout",
   ];
+  const forms = columns.map((column) => (column === "mean" ? "mean of heads" : column)); // where there is room
   const tokenName = (n) =>
     n < prefix ? "token 0 (cls)" : `token ${n} (${placeOf(n - prefix, cols)})`;
 
@@ -229,7 +230,7 @@ function build({ model, root, put }) {
       layer,
       ...(column < heads ? { show: "head", head: column } : { show: SHOWS[column - heads + 1] }),
     });
-  const picks = choice("Show:", columns, (column) => pick(column));
+  const picks = choice("Show:", forms, (column) => pick(column));
 
   const axes = choice("Softmax over:", ["keys (rows)", "queries (columns)"], (axis) =>
     put({ axis: AXES[axis] }),
@@ -369,7 +370,7 @@ function build({ model, root, put }) {
       const from = tokenName(ranked(rowsShown[i])[0]);
       const label = `${name}${net}: what ${tokenName(token)} attends to, in ${what}; most to ${from}. Arrow keys choose a token.`;
       panel.map.show({ cells, chosen: token, label });
-      titles[i].textContent = titleOf(`${columns[column]}, layer ${layer}`, i);
+      titles[i].textContent = titleOf(`${forms[column]}, layer ${layer}`, i);
       const small = `Small maps of ${tokenName(token)}${net}: ${L} layers of ${heads} heads, their mean, and rollout. Arrow keys choose one: ${what}.`;
       panel.table.show({ layer, column, label: small, grid, partsOf, colours });
       const { canvas, svg } = panel.matrix;
