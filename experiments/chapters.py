@@ -1,4 +1,4 @@
-"""Every chapter runs on one CPU core, from a fresh kernel, in less than three minutes.
+"""How long every chapter runs on one CPU core, from a fresh kernel.
 
 Seconds of each notebook with one thread, as its readers run it and as a smoke
 test (VITNB_FAST=1), the start of the kernel included. A chapter that has its time keeps it, with

@@ -3,7 +3,7 @@
 After make book; needs firefox-esr, or webkit2gtk-driver and xvfb. Each page is opened from the disk, on a phone's
 screen (WebKit's window is 447 pixels wide at least) and on a wide one. Each figure must draw, change by key, mouse
 and touch, and be no wider than the screen; the page asks nobody and logs no error. Firefox is asked for less motion.
-WebKit's driver does not tell what a page logs: there the pages are copies that begin with a script that listens.
+WebKit's driver does not tell what a page logs: there the pages are copies that begin with a script that records it.
 """
 
 import json
@@ -48,12 +48,12 @@ KEYS = {"range": "\ue014", "pad": "\ue015", "select-one": "\ue015"}  # arrows; a
 PAGE = """return [document.documentElement.scrollWidth, innerWidth,
   performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => !/^(file|data|blob)/.test(name))]"""
 # What a browser would write into its console as a warning or an error, the refusals of the policy among it.
-LISTEN = """window.logged = [];
+RECORD = """window.logged = [];
 for (const how of ["error", "warn"]) console[how] = (...said) => logged.push(said.join(" "));
-const hear = (event, words) => addEventListener(event, (heard) => logged.push(String(words(heard))), true);
-hear("error", ({ message, target }) => message ?? `not loaded: ${target.src ?? target.href}`);
-hear("unhandledrejection", ({ reason }) => reason);
-hear("securitypolicyviolation", ({ violatedDirective, blockedURI }) => `refused: ${violatedDirective} ${blockedURI}`);
+const note = (event, words) => addEventListener(event, (noted) => logged.push(String(words(noted))), true);
+note("error", ({ message, target }) => message ?? `not loaded: ${target.src ?? target.href}`);
+note("unhandledrejection", ({ reason }) => reason);
+note("securitypolicyviolation", ({ violatedDirective, blockedURI }) => `refused: ${violatedDirective} ${blockedURI}`);
 """
 
 
@@ -119,14 +119,14 @@ class WebKit:
     COMMAND = ("xvfb-run", "-a", "-s", "-screen 0 1400x1000x24", "WebKitWebDriver", f"--port={PORT}")
 
     def book(self, folder: Path) -> Path:
-        """Return where the pages to open lie: copies that begin with a script that listens."""
+        """Return where the pages to open lie: copies that begin with a script that records it."""
         shutil.copytree(BUILT, folder / "html")
-        (folder / "html/listen.js").write_text(LISTEN)
+        (folder / "html/record.js").write_text(RECORD)
         for page in (folder / "html/book").glob("*.html"):
             policy = WRITTEN.search(
                 text := page.read_text()
             )  # in force from there on; a file of the book's own may run
-            page.write_text(text[: policy.end()] + '<script src="../listen.js"></script>' + text[policy.end() :])
+            page.write_text(text[: policy.end()] + '<script src="../record.js"></script>' + text[policy.end() :])
         return folder / "html"
 
     @property

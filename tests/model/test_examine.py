@@ -442,6 +442,9 @@ CAUSES = {  # a code that no fault of the collection has: what has it
     "frozen": changed(lambda m: m.positions.table.requires_grad_(False)),
     "lost on a device": Moved,
     "no backward": InPlace,
+    "norm gains": changed(
+        lambda m: [nn.init.trunc_normal_(p, std=0.02) for n, p in m.named_parameters() if "bias" not in n and p.ndim]
+    ),
     "symmetric": changed(lambda m: [nn.init.constant_(b.mlp.fc1.weight, 0.02) for b in m.blocks]),
 }
 
@@ -521,6 +524,34 @@ def test_a_design_that_resembles_a_bug_departs(code):
 @pytest.mark.parametrize("code, build", [("scale", changed(in_weights(1))), ("shared", lambda: OneBlock(half=True))])
 def test_the_bug_beside_the_design_breaks(code, build):
     assert codes(examine(build, IMAGE), "breaks") == [code]
+
+
+@pytest.mark.parametrize("end", [F.gelu, F.silu, F.relu, F.logsigmoid, torch.tanh])
+def test_logits_behind_an_activation_are_confined(end):
+    assert codes(examine(lambda: Around(after=end), IMAGE), "breaks") == ["confined"]
+
+
+class Overlapping(nn.Module):
+    """Heads that begin one feature apart, where each should begin where the other ends."""
+
+    def __init__(self):
+        super().__init__()
+        D = CONFIG.embed_dim
+        self.qkv, self.proj = nn.Linear(D, 3 * D), nn.Linear(D, D)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        heads = [[t[..., h : h + 16] for t in (q, k, v)] for h in range(4)]
+        return self.proj(torch.cat([F.scaled_dot_product_attention(*head) for head in heads], -1))
+
+
+def test_features_that_no_head_reads_are_named():
+    def change(model):
+        for block in model.blocks:
+            block.attention = Overlapping()
+
+    (found,) = (finding for finding in examine(changed(change), IMAGE).at("breaks") if finding.code == "dead")
+    assert "more than half: blocks.0.attention.qkv.weight" in found.says
 
 
 def test_a_scrambled_grid_of_two_by_two_is_no_overlap():

@@ -392,7 +392,7 @@ function build({ model, root, put }) {
         `, ${share(row[second])} to `,
         word(second),
         axis === "keys"
-          ? `; spread as if over ${effectiveOf(row)} tokens with equal weights. `
+          ? `; as concentrated as equal weights on ${effectiveOf(row)} tokens. `
           : `; the row sums to ${sumOf(row).toFixed(2)}. `,
       ];
     });

@@ -1,4 +1,4 @@
-// PushExplorer: what a push that all images share does to what differs between them, in post-norm and in pre-norm.
+// PushExplorer: what a push that all images share does to what differs between them, as the norm moves from branch to stream.
 import { axes, legend } from "./kit/axes.js";
 import { choice, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, question, sentence, staying } from "./kit/dom.js";
@@ -14,22 +14,37 @@ export function sizeOf(x) {
   return Math.sqrt(x.reduce((sum, value) => sum + value * value, 0) / x.length);
 }
 
+const meanOf = (x) => x.reduce((sum, value) => sum + value, 0) / x.length;
+const centredOf = (x) => x.map((value) => value - meanOf(x));
+const divisorOf = (x) => Math.sqrt(sizeOf(centredOf(x)) ** 2 + EPS);
+
 /** LayerNorm of one token, with gains of 1 and biases of 0. */
 export function normalised(x) {
-  const mean = x.reduce((sum, value) => sum + value, 0) / x.length;
-  const centred = x.map((value) => value - mean);
-  const divisor = Math.sqrt(sizeOf(centred) ** 2 + EPS);
-  return centred.map((value) => value / divisor);
+  return centredOf(x).map((value) => value / divisorOf(x));
 }
 
-/** A token pushed 0 to `most` times: [{ from, sum, read }, ...], read as the head reads it, normalised. */
-export function walk(start, push, most, post) {
-  const steps = [{ from: start, sum: start, read: normalised(start) }];
-  for (let from = start; steps.length <= most;) {
+/** What LayerNorm makes of a small change of its input x. */
+export function changed(x, change) {
+  const y = normalised(x);
+  const along = meanOf(y.map((value, i) => value * change[i]));
+  return centredOf(change).map((value, i) => (value - y[i] * along) / divisorOf(x));
+}
+
+/**
+ * A token pushed 0 to `most` times, of which a share passes a norm: 0 is pre-norm, 1 is post-norm.
+ * [{ from, sum, read, gradient }, ...]: read as the head reads it, normalised; gradient: of feature 3, at the start.
+ */
+export function walk(start, push, most, share) {
+  const mixed = (x, y) => x.map((value, i) => (1 - share) * value + share * y[i]);
+  const seen = (sum, change) => changed(sum, change)[DIFFERS];
+  let [from, change] = [start, [0, 0, 1, -1]];
+  const steps = [{ from, sum: from, read: normalised(from), gradient: seen(from, change) }];
+  while (steps.length <= most) {
     const sum = from.map((value, i) => value + push[i]);
     const read = normalised(sum);
-    steps.push({ from, sum, read });
-    from = post ? read : sum;
+    const [before, after] = [change, changed(sum, change)];
+    steps.push({ from, sum, read, gradient: seen(sum, before) });
+    [from, change] = [mixed(sum, read), mixed(before, after)];
   }
   return steps;
 }
@@ -51,7 +66,9 @@ function inside(x) {
 }
 
 const LOOKS = { boot: { color: "green" }, bag: { color: "pink" } };
-const WIRES = { "post-norm": { color: "mark" }, "pre-norm": { color: "blue", dash: "7 4" } };
+const ENDS = { "post-norm": { color: "mark" }, "pre-norm": { color: "blue", dash: "7 4" } };
+const nameOf = (share) =>
+  ({ 0: "pre-norm", 1: "post-norm" })[share] ?? `norm on ${100 * share} % of the stream`;
 const ARC = Array.from({ length: 61 }, (_, i) => ((i - 30) / 30) * 1.75); // radians
 
 /** The circle of size 1, and one step of each token: along the push, then to the circle. */
@@ -82,17 +99,17 @@ function plane(steps) {
 }
 
 function build({ model, root, put }) {
-  const [wirings, gains, most] = [model.get("wirings"), model.get("gains"), model.get("most")];
+  const [shares, gains, most] = [model.get("shares"), model.get("gains"), model.get("most")];
   const tokens = { boot: model.get("boot"), bag: model.get("bag") };
   const push = model.get("push");
   for (const [name, x] of Object.entries({ ...tokens, push }))
     if (!Array.isArray(x) || x.length !== 4 || !x.every(Number.isFinite))
       throw Error(`its ${name} should be four numbers`);
   if (!(Number.isInteger(most) && most > 0)) throw Error(`its most is ${most}`);
-  const unknown = wirings.find((name) => !WIRES[name]);
-  if (unknown !== undefined) throw Error(`it knows no wiring ${unknown}`);
+  const outside = shares.find((share) => !(share >= 0 && share <= 1));
+  if (outside !== undefined) throw Error(`it has a norm on a share of ${outside}`);
 
-  const pickWiring = choice("Norms:", wirings, (wiring) => put({ wiring }));
+  const pickShare = slider("The norm, from branch to stream", (share) => put({ share }));
   const pickPushes = slider("Number of pushes", (pushes) => put({ pushes }));
   const pickGain = choice("Size of a push:", gains.map(String), (gain) => put({ gain }));
   const square = { size: [330, 332], margin: [16, 12, 44, 46] };
@@ -101,7 +118,7 @@ function build({ model, root, put }) {
   const titled = (title, plot, keys) => h("div", {}, heading(title), plot.node, keys.node);
   root.append(
     question("Can a head still tell the boot from the bag?"),
-    staying(controls(pickWiring.node, pickGain.node, pickPushes.node)),
+    staying(controls(pickShare.node, pickGain.node, pickPushes.node)),
     h(
       "div",
       { className: "vf-side-by-side vf-push" },
@@ -116,43 +133,44 @@ function build({ model, root, put }) {
     { name: "bag", ...LOOKS.bag },
   ]);
   const counts = [...Array(most + 1).keys()];
-  const walks = (w, g) => {
+  const walks = (share, g) => {
     const scaled = push.map((value) => gains[g] * value);
     return Object.fromEntries(
       Object.entries(tokens).map(([name, x]) => [
         name,
-        walk(x, scaled, most, wirings[w] === "post-norm"),
+        walk(x, scaled, most, share),
       ]),
     );
   };
-  const all = wirings.map((_, w) => gains.map((__, g) => walks(w, g)));
+  const all = shares.map((share) => gains.map((_, g) => walks(share, g)));
   const distances = ({ boot, bag }) => counts.map((n) => apart(boot[n].read, bag[n].read));
 
   return function draw() {
-    const wiring = needIndex(model.get("wiring"), "wiring", wirings.length);
+    const chosen = needIndex(model.get("share"), "share", shares.length);
     const gain = needIndex(model.get("gain"), "gain", gains.length);
     const n = needIndex(model.get("pushes"), "number of pushes", most + 1);
-    const here = all[wiring][gain];
+    const here = all[chosen][gain];
     const now = { boot: here.boot[n], bag: here.bag[n] };
-    const lines = wirings.map((name, w) => ({
-      name,
-      ...WIRES[name],
-      width: w === wiring ? 3.5 : 1.5,
+    const lines = shares.map((share, k) => ({
+      name: nameOf(share),
+      ...(ENDS[nameOf(share)] ?? { color: k === chosen ? "ink" : "line" }),
+      width: k === chosen ? 3.5 : 1.5,
       xs: counts,
-      ys: distances(all[w][gain]),
+      ys: distances(all[k][gain]),
     }));
-    const far = lines[wiring].ys;
-    lines[wiring].dots = [[n, far[n]]];
-    pickWiring.show(wiring);
+    const far = lines[chosen].ys;
+    lines[chosen].dots = [[n, far[n]]];
+    pickShare.show([...shares.keys()], chosen, nameOf(shares[chosen]));
     pickGain.show(gain);
     pickPushes.show(counts, n, n === 1 ? "1 push" : `${n} pushes, ${n / 2} blocks`);
     says.textContent =
-      `${wirings[wiring]}, ${n} ${n === 1 ? "push" : "pushes"}: as the head reads them, feature 3 is ` +
+      `${nameOf(shares[chosen])}, ${n} ${n === 1 ? "push" : "pushes"}: as the head reads them, feature 3 is ` +
       `${small(now.boot.read[DIFFERS])} in the boot and ${small(now.bag.read[DIFFERS])} in the bag. ` +
       `Their distance in all four features is ${small(far[n])}; it was ${small(far[0])}.`;
     numbers.show([
       ["distance", small(far[n])],
       ["the last norm divides by", small(sizeOf(now.boot.sum))],
+      ["gradient at the start (1 without pushes)", small(now.boot.gradient / here.boot[0].gradient)],
     ]);
     place.show({
       label: `Feature 1 to the right, feature 3 upwards, and the circle of size 1. ${says.textContent}`,
@@ -166,9 +184,9 @@ function build({ model, root, put }) {
       x: { from: 0, to: most, ticks: counts.filter((k) => k % 12 === 0), label: "pushes" },
       y: { log: true, from: 1e-17, to: 10, ticks: powers },
       guides: [{ x: n }],
-      lines: [...lines.filter((_, w) => w !== wiring), lines[wiring]],
+      lines: [...lines.filter((_, k) => k !== chosen), lines[chosen]],
     });
-    wires.show(lines);
+    wires.show(lines.filter(({ name }, k) => ENDS[name] || k === chosen));
   };
 }
 

@@ -200,6 +200,8 @@ KINDS = {
         "zeros"),
     "symmetric": Kind("breaks", "register", "Units of a layer that begin with the same weights stay the same for ever.",
         look="the initialisation: random numbers, not one constant"),
+    "norm gains": Kind("breaks", "register", "The gains of the norms begin at random around 0; they should begin at 1.",
+        look="an initialisation that draws every weight, those of the norms, too"),
     "dead rows": Kind("note", "register", "Rows of a table are never used: it is too long, or its tokens reach "
         "nothing, for a reason that may stand above.", "A table made for longer inputs.", "its length"),
     "forgotten": Kind("breaks", "register", "A layer is made like its neighbours, and never used.",

@@ -193,9 +193,12 @@ def outputs(exam: Exam) -> Iterator[Finding]:
         yield finding("probabilities", "Each column of outputs sums to 1: a softmax over the images.", 1.0)
     elif (every.exp().sum(-1) - 1).abs().max() < 1e-4:
         yield finding("log-probabilities", "The exponentials of each row of outputs sum to 1.", 1.0)
-    elif every.numel() >= 40 and (every.min() >= 0 or every.abs().max() <= 1.0001):
+    else:
         low, high = every.min().item(), every.max().item()
-        yield finding("confined", f"All {every.numel()} outputs lie between {low:.3g} and {high:.3g}.", high)
+        ends = [(-y.min(), y.max()) for y in large]
+        on_one_side = all(min(pair) <= 0.05 * max(pair) for pair in ends)  # GELU ends near -0.2
+        if every.numel() >= 40 and (on_one_side or max(-low, high) <= 1.0001):
+            yield finding("confined", f"All {every.numel()} outputs lie between {low:.3g} and {high:.3g}.", high)
 
 
 def _enlarged(model: nn.Module, times: float = 8.0) -> nn.Module:
@@ -232,6 +235,11 @@ def gradients(exam: Exam) -> Iterator[Finding]:
     alike = [name for name, p in learning.items() if not _is_table(exam, name, p) and _symmetric(p.detach())]
     if alike:
         yield named("symmetric", "{} weights have equal rows or columns", alike)
+    gains = [m.weight.detach() for m in model.modules() if isinstance(m, NORMS) and m.weight is not None]
+    every = torch.cat(gains or [torch.ones(1)])
+    if every.abs().max() < 0.5 and abs(every.mean()) < every.std() / 2:
+        says = f"The gains of all norms have mean {every.mean():.2g} and standard deviation {every.std():.2g}."
+        yield finding("norm gains", says, every.mean().item())
     gradient: dict[str, Tensor | None] = dict.fromkeys(learning)  # the sizes, added over the steps
     for _ in range(STEPS):
         out = exam.outputs(model(exam.images(B, 3)), B)
@@ -246,6 +254,9 @@ def gradients(exam: Exam) -> Iterator[Finding]:
             break
     yield from _dead(exam, gradient)
     yield from _frozen(exam)
+
+
+NORMS = nn.LayerNorm | nn.RMSNorm | nn.GroupNorm | nn.modules.batchnorm._BatchNorm
 
 
 def _symmetric(weight: Tensor) -> bool:
@@ -290,11 +301,16 @@ def _dead(exam: Exam, gradient: dict[str, Tensor | None]) -> Iterator[Finding]:
         yield named("forgotten", "{} parameters are never used", forgotten)
     elif rest:
         yield named("unused", "{} parameters are not used", rest)
+    unread = []
     for name, g in gradient.items():
-        if g is not None and name not in dead and _is_table(exam, name, g):
+        if g is not None and name not in dead and g.ndim > 1:
             rows = (g.reshape(-1, g.shape[-1]).abs().amax(-1) == 0).tolist()
-            if any(rows):
+            if isinstance(_owner(exam, name), nn.Linear | nn.MultiheadAttention):
+                unread += [name] * (sum(rows) > len(rows) / 2)  # fewer may be units that a ReLU has switched off
+            elif any(rows) and _is_table(exam, name, g):
                 yield finding("dead rows", f"{sum(rows)} of {len(rows)} rows of {name} get no gradient.", sum(rows))
+    if unread and not {"blind", "no gradient", "mask"} & {*exam.codes}:
+        yield named("dead", "{} matrices make features of which nothing reads more than half", unread)
 
 
 def _numberless(name: str) -> str:
@@ -305,9 +321,14 @@ def _block(name: str) -> str:
     return re.sub(r"(\d+).*", r"\1", name)
 
 
+def _owner(exam: Exam, name: str) -> nn.Module:
+    return exam.perturbed.get_submodule(name.rpartition(".")[0])
+
+
 def _is_table(exam: Exam, name: str, g: Tensor) -> bool:
-    owner = exam.perturbed.get_submodule(name.rpartition(".")[0])
-    return g.ndim >= 2 and not isinstance(owner, nn.Linear | nn.modules.conv._ConvNd | nn.MultiheadAttention)
+    return g.ndim >= 2 and not isinstance(
+        _owner(exam, name), nn.Linear | nn.modules.conv._ConvNd | nn.MultiheadAttention
+    )
 
 
 def _frozen(exam: Exam) -> Iterator[Finding]:
