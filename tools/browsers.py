@@ -123,9 +123,8 @@ class WebKit:
         shutil.copytree(BUILT, folder / "html")
         (folder / "html/record.js").write_text(RECORD)
         for page in (folder / "html/book").glob("*.html"):
-            policy = WRITTEN.search(
-                text := page.read_text()
-            )  # in force from there on; a file of the book's own may run
+            # The policy is in force from there on; it lets a file of the book's own run.
+            policy = WRITTEN.search(text := page.read_text())
             page.write_text(text[: policy.end()] + '<script src="../record.js"></script>' + text[policy.end() :])
         return folder / "html"
 

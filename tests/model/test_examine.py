@@ -531,6 +531,20 @@ def test_logits_behind_an_activation_are_confined(end):
     assert codes(examine(lambda: Around(after=end), IMAGE), "breaks") == ["confined"]
 
 
+@pytest.mark.parametrize("num_classes", [2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_few_logits_of_one_sign_are_not_confined(seed, num_classes):
+    """Features that are nearly the same positive number leave the signs to the head."""
+
+    class Positive(ViT):
+        def forward_head(self, x):
+            return self.head(F.softplus(self.pool(x)) + 10)
+
+    torch.manual_seed(seed)
+    config = replace(CONFIG, num_classes=num_classes)
+    assert "confined" not in codes(examine(lambda num_classes=num_classes: Positive(config), IMAGE, num_classes))
+
+
 class Overlapping(nn.Module):
     """Heads that begin one feature apart, where each should begin where the other ends."""
 

@@ -139,9 +139,8 @@ def said(text, net=""):
     """What the sentence says: per cents and tokens of the two largest weights, and the effective number of tokens."""
     text = text.split(f"{net}: ", 1)[1] if net else text.split("attends to: ", 1)[1]
     found = re.findall(r"([\d.]+)\u00a0% to token (\d+)", text)[:2]
-    return [(float(per), int(token)) for per, token in found], float(
-        re.search(r"as equal weights on ([\d.]+) of", text)[1]
-    )
+    effective = re.search(r"as equal weights on ([\d.]+) of", text)[1]
+    return [(float(per), int(token)) for per, token in found], float(effective)
 
 
 def assert_says(text, row, net=""):

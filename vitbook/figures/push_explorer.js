@@ -136,10 +136,7 @@ function build({ model, root, put }) {
   const walks = (share, g) => {
     const scaled = push.map((value) => gains[g] * value);
     return Object.fromEntries(
-      Object.entries(tokens).map(([name, x]) => [
-        name,
-        walk(x, scaled, most, share),
-      ]),
+      Object.entries(tokens).map(([name, x]) => [name, walk(x, scaled, most, share)]),
     );
   };
   const all = shares.map((share) => gains.map((_, g) => walks(share, g)));
@@ -170,7 +167,10 @@ function build({ model, root, put }) {
     numbers.show([
       ["distance", small(far[n])],
       ["the last norm divides by", small(sizeOf(now.boot.sum))],
-      ["gradient at the start (1 without pushes)", small(now.boot.gradient / here.boot[0].gradient)],
+      [
+        "gradient at the start (1 without pushes)",
+        small(now.boot.gradient / here.boot[0].gradient),
+      ],
     ]);
     place.show({
       label: `Feature 1 to the right, feature 3 upwards, and the circle of size 1. ${says.textContent}`,

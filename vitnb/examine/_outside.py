@@ -182,8 +182,9 @@ def outputs(exam: Exam) -> Iterator[Finding]:
     y = exam.logits(exam.images(exam.sizes[-1]))
     if y.ndim != 2 or y.shape[1] < 2:
         return
+    seeds = range(1, 4 if y.shape[1] > 3 else 12)  # two or three logits may have one sign by chance
     large = [
-        exam.logits(exam.images(exam.sizes[-1], seed), _enlarged(perturbed(exam.copied(), seed))) for seed in (1, 2, 3)
+        exam.logits(exam.images(exam.sizes[-1], seed), _enlarged(perturbed(exam.copied(), seed))) for seed in seeds
     ]
     every = torch.cat([y, *large])
     off = (every.sum(-1) - 1).abs().max().item()
