@@ -452,7 +452,7 @@ def test_nothing_moves_when_a_figure_awakes_and_no_room_is_left_empty(visit, cha
         ("03-attention", 0, "label:has-text('queries') input", ".vf-sums"),
         ("03-attention", 1, ".vf-qkv-plane", ".vf-qkv .vf-says"),
         ("05-pre-norm-post-norm", 2, "input[type=range]", ".vf-block-plots svg >> nth=-1"),
-        ("06-depth", 0, "input[type=range]", ".vf-axes >> nth=-1"),
+        ("06-depth", 0, "input[type=range] >> nth=0", ".vf-axes >> nth=-1"),
         ("11-looking-inside", 1, ".lv-bars", ".lv-heads"),
     ],
 )

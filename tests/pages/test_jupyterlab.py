@@ -62,7 +62,7 @@ FIGURES = {
     ),
     "RecipeExplorer": ("(record)", "input[type=radio]:checked >> nth=-1", "ArrowRight", ("view", 1), "change = 3", ""),
     "CostExplorer": ("()", "input[type=range] >> nth=2", "ArrowRight", ("width", 64), "depth = 6", "19.3 million"),
-    "PushExplorer": ("()", "input[type=range]", "ArrowRight", ("pushes", 1), "pushes = 72", "72 pushes"),
+    "PushExplorer": ("()", "input[type=range] >> nth=1", "ArrowRight", ("pushes", 1), "pushes = 72", "72 pushes"),
     "RoundsExplorer": ("()", "input[type=range]", "ArrowRight", ("rounds", 1), "rounds = 8", "3 different patches"),
     "SplitExplorer": (
         "()",
