@@ -119,7 +119,7 @@ class WebKit:
     COMMAND = ("xvfb-run", "-a", "-s", "-screen 0 1400x1000x24", "WebKitWebDriver", f"--port={PORT}")
 
     def book(self, folder: Path) -> Path:
-        """Return where the pages to open lie: copies that begin with a script that records it."""
+        """Return where the pages to open lie: copies that begin with a script that records what they log."""
         shutil.copytree(BUILT, folder / "html")
         (folder / "html/record.js").write_text(RECORD)
         for page in (folder / "html/book").glob("*.html"):

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { keepApart } from "../../vitbook/figures/kit/axes.js";
 import {
+  abreast,
   dealt,
   newRace,
   rankOf,
@@ -35,8 +36,10 @@ test("a race is over when its last worker is", () => {
   assert.equal(take(race, one, { step: 0, accuracy: [0.1, 0.1, 0.2], last: false }), false);
   assert.equal(take(race, one, { step: 3, accuracy: null, last: false }), false);
   assert.equal(take(race, one, { step: 9, accuracy: [0.7, 0.9, 0.8], last: true }), false);
+  assert.ok(!abreast(race)); // the other worker's three have not been judged
   assert.equal(take(race, other, { step: 9, accuracy: [0.5, 0.6, 0.7], last: true }), true);
   assert.equal(race.state, "done");
+  assert.ok(!abreast(race) && abreast({ curves: { A: [[0, 0.1]], B: [[0, 0.2]] } }));
   assert.deepEqual(race.curves.A, [
     [0, 0.1],
     [9, 0.7],
