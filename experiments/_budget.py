@@ -70,23 +70,27 @@ def two_at_a_time(one: Callable, jobs: Iterable) -> list:
 once = cache(validated)  # in each process
 
 
-def seconds_of_steps(arms: list[Arm], rounds: int = 100) -> Tensor:
-    """Seconds of processor time of training steps, (rounds, arms).
+def seconds_of_steps(arms: list[Arm], rounds: int = 40, steps: int = 4) -> Tensor:
+    """Seconds of processor time of a training step, (rounds, arms).
 
-    The arms take their steps in turn: a machine's speed may vary by a tenth
-    within a minute, and that meets all of them alike.
+    The arms take turns: a machine's speed may vary by a tenth within a minute,
+    and that meets all of them alike. The first step of a turn is not counted,
+    because it finds the caches full of another arm: a linear model takes half
+    as long again for it.
     """
     torch.manual_seed(0)
     data = {side: of_side(once().subset(2_000), side) for side in {arm.side for arm in arms}}
     runs = [Training(arm.build().train(), data[arm.side], replace(arm.recipe, epochs=1_000)) for arm in arms]
     times = []
     with plain_products():
-        for _ in range(rounds + 3):  # three to warm up
+        for _ in range(rounds + 1):  # one to warm up
             for run in runs:
-                start = time.process_time()
                 run.train_step()
-                times.append(time.process_time() - start)
-    return torch.tensor(times).view(-1, len(arms))[3:]
+                start = time.process_time()
+                for _ in range(steps):
+                    run.train_step()
+                times.append((time.process_time() - start) / steps)
+    return torch.tensor(times).view(-1, len(arms))[1:]
 
 
 def timed_trial(job: tuple[Arm, int, str]) -> dict:
