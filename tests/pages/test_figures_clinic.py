@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from torch.nn import functional as F
 
 from tests.pages import driver
-from tests.pages.driver import assert_fits_a_phone, assert_survives
+from tests.pages.driver import assert_fits_a_phone, survives
 from vitbook.faults import FAULTS
 from vitbook.figures import Clinic, clinic
 from vitnb.blocks import PreNormBlock
@@ -138,7 +138,4 @@ GARBAGE = {
     "there is no patient 99": (r'"patient": 0', '"patient": 99'),
     "each of its bugs should have 9 verdicts": (r'"verdicts": "[01]{9}"', '"verdicts": "01"'),
 }
-
-
-def test_garbage_becomes_a_message_and_the_page_goes_on(visit, site, stored):
-    assert_survives(visit, site, PAGE, GARBAGE, stored[1])
+test_garbage_becomes_a_message_and_the_page_goes_on = survives(PAGE, GARBAGE, driver.stored(PAGE, "Clinic")[0])

@@ -10,13 +10,7 @@ import torch
 from playwright.sync_api import expect
 
 from tests.pages import driver
-from tests.pages.driver import (
-    assert_fits_a_phone,
-    assert_in_use,
-    assert_survives,
-    refuses,
-    touch,
-)
+from tests.pages.driver import assert_fits_a_phone, assert_in_use, assert_survives, gray_of, refuses, touch
 from vitbook.figures import PoolExplorer
 from vitnb import ViT, ViTConfig, record_attention
 
@@ -154,14 +148,13 @@ TILES = """svg => {
     words: [...svg.querySelectorAll("text")].map(text => text.textContent),
   };
 }"""
-GRAY = "canvas => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0)"
 
 
 def assert_tiles(figure, stored, image, pool, patch):
     """The image is the stored one, both grids mark the patch, the area of each tile is its share of the largest."""
     _, state, shares = stored
     pads = figure.locator(".vf-pad")
-    assert bytes(figure.locator("canvas").first.evaluate(GRAY)) == state["pixels"][784 * image : 784 * (image + 1)]
+    assert gray_of(figure.locator("canvas").first) == state["pixels"][784 * image : 784 * (image + 1)]
     for pad in pads.all():
         expect(pad.locator("[data-chosen]").last).to_have_attribute("data-chosen", str(patch))
     row, found = shares[pool, image, 1:], pads.nth(1).evaluate(TILES)
