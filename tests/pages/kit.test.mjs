@@ -5,6 +5,7 @@ import { logTicks, ticksOf } from "../../vitbook/figures/kit/axes.js";
 import { inOrder } from "../../vitbook/figures/kit/canvas.js";
 import { stepToken, tokenAt } from "../../vitbook/figures/kit/grid.js";
 import { largest, meanOfHeads } from "../../vitbook/figures/kit/maps.js";
+import { partOf } from "../../vitbook/figures/kit/phrases.js";
 import {
   hundredths,
   list,
@@ -95,4 +96,13 @@ test("the mean of the heads of a block and of a pooling", () => {
     [0.75, 0.25, 1, 0],
   );
   assert.deepEqual([...meanOfHeads(Float32Array.of(1, 0, 0.5, 0.5), 2)], [0.75, 0.25]);
+});
+
+test("a title names a part, or none", () => {
+  const names = ["query", "scores"];
+  assert.equal(partOf("scores: row 0, column 12", names), "scores 0 12");
+  assert.equal(partOf("query: row 1", names), "query 1");
+  assert.equal(partOf("scores", names), "scores");
+  assert.equal(partOf("weights: row 0", names), "");
+  assert.equal(partOf("Permalink to this heading", names), "");
 });

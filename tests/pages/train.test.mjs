@@ -10,15 +10,7 @@ import { Tape } from "../../vitbook/figures/kit/tape.js";
 import { network } from "../../vitbook/figures/kit/vit.js";
 import { lights } from "../../vitbook/figures/lights.js";
 import { Trainer, evaluate, feeder, lrAt, unpack } from "../../vitbook/figures/train.js";
-
-const floats = (text) => new Float32Array(Uint8Array.from(Buffer.from(text, "base64")).buffer);
-const apart = (a, b) => {
-  assert.equal(a.length, b.length);
-  return a.reduce(
-    (worst, x, i) => Math.max(worst, Number.isFinite(x) ? Math.abs(x - b[i]) : Infinity),
-    0,
-  );
-};
+import { apart, floats } from "./numbers.mjs";
 
 const draw = (n, name = "numbers") => {
   const random = randoms(1, name);
