@@ -82,6 +82,7 @@ test("shares in words", () => {
 
 test("the largest number, the first of equals", () => {
   assert.equal(largest([1, 3, 2]), 1);
+  assert.deepEqual([largest([3, 1, 2], 0), largest([3, 1, 4], 2)], [2, 0]); // one place left out
   assert.equal(largest(Float32Array.of(0.1, 0.5, 0.3, 0.5)), 1);
   assert.equal(largest(Float32Array.of(0.25, 0.25, 0.25, 0.25)), 0);
 });
