@@ -7,10 +7,11 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.pages import small_book
-from tests.pages.driver import assert_fits_a_phone, assert_sound, read_line, refuses, survives
+from tests.pages.driver import assert_fits_a_phone, assert_sound, node, read_line, refuses, survives
 from vitbook import faults
 from vitbook.figures import TrainRace
 from vitbook.figures._train_data import CONFIGS
+from vitbook.figures.six_race import SIX_CURVES
 from vitbook.figures.train_race import CHANGES, POSITIONS
 from vitnb import ViT, data
 
@@ -34,6 +35,11 @@ def test_its_faults_are_the_clinics_of_every_family_and_put_out_every_light():
     chosen = [faults.FAULTS[name] for name in CHANGES]
     assert {fault.family for fault in chosen} == set(faults.FAMILIES)
     assert set().union(*(fault.seen_by or () for fault in chosen)) == set(faults.TESTS)
+
+
+def test_the_page_can_train_the_faults_that_can_be_chosen_and_no_others():
+    script = 'import("./vitbook/figures/faults.js").then(({ FAULTS }) => console.log(Object.keys(FAULTS).join()))'
+    assert set(node("-e", script).strip().split(",")) == {*CHANGES, *SIX_CURVES.values()} - {"right"}
 
 
 def test_it_has_an_image_for_all_positions():

@@ -136,7 +136,7 @@ for (const name of Object.keys(FAULTS))
       const next = feeder(data, 5, 0, net.parts.order);
       const losses = range(8).map((i) => {
         const { pixels, labels } = next();
-        return net.step(pixels, labels, lrAt(i, 40, net.parts.rate)).loss;
+        return net.step(pixels, labels, lrAt(i, 40)).loss;
       });
       return [...losses, ...all(net)];
     };
@@ -287,7 +287,7 @@ for (const expected of reference.cases.filter(({ batches }) => batches)) {
     }
     const { steps } = expected;
     const losses = expected.losses.map(
-      (_, i) => net.step(...batches[i % batches.length], lrAt(i, steps, net.parts.rate)).loss,
+      (_, i) => net.step(...batches[i % batches.length], lrAt(i, steps)).loss,
     );
     const off = [
       logits,
