@@ -36,6 +36,7 @@ LINE = """(axes, name) => {
 }"""
 
 
+GRAY = "canvas => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0)"
 # Two frames later: what a figure draws in answer to a change is drawn.
 FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
@@ -44,6 +45,11 @@ def ink(figure):
     """What the drawings of a figure show: one value each."""
     figure.page.evaluate(FRAMES)
     return [drawing.evaluate(INK) for drawing in figure.locator("canvas, svg").all()]
+
+
+def gray_of(canvas):
+    """The bytes of an image of 28 × 28 gray pixels."""
+    return bytes(canvas.evaluate(GRAY))
 
 
 def read_line(axes, name, log=""):

@@ -8,7 +8,9 @@ import { nearest, shareOf, size, spoken } from "../../vitbook/figures/cost_explo
 import { weigh } from "../../vitbook/figures/kit/maps.js";
 import { brightness } from "../../vitbook/figures/likeness_explorer.js";
 import { tileSide } from "../../vitbook/figures/pool_explorer.js";
+import { attend } from "../../vitbook/figures/qkv_explorer.js";
 import { judge, paired } from "../../vitbook/figures/recipe_explorer.js";
+import { apart } from "./numbers.mjs";
 
 test("an empty row of a map is refused, and without scores all weights are equal", () => {
   assert.throws(
@@ -45,4 +47,15 @@ test("a patch is gone below one cosine and whole above another, a tile never bey
     [0, 0, 50, 100, 100],
   );
   assert.equal(tileSide(0.5, 0.4), 1);
+});
+
+test("attention by hand: equal scores average, a large one picks", () => {
+  const [q, v] = [[[0, 0], [1, 0]], [[2], [4]]]; // prettier-ignore
+  const k = [[1, 0], [0, 1]]; // prettier-ignore
+  const { scores, weights, output } = attend(q, k, v, "keys", Math.SQRT2 * Math.log(3));
+  assert.ok(apart(scores, [0, 0, 1, 0]) < 1e-6);
+  assert.ok(apart(weights, [0.5, 0.5, 0.75, 0.25]) < 1e-6);
+  assert.ok(apart(output, [3, 2.5]) < 1e-6);
+  const { weights: columns } = attend(q, k, v, "queries", Math.SQRT2 * Math.log(3));
+  assert.ok(apart(columns, [0.25, 0.5, 0.75, 0.5]) < 1e-6);
 });

@@ -5,6 +5,7 @@ import { logTicks, ticksOf } from "../../vitbook/figures/kit/axes.js";
 import { inOrder } from "../../vitbook/figures/kit/canvas.js";
 import { stepToken, tokenAt } from "../../vitbook/figures/kit/grid.js";
 import { largest, meanOfHeads } from "../../vitbook/figures/kit/maps.js";
+import { partOf } from "../../vitbook/figures/kit/phrases.js";
 import {
   hundredths,
   list,
@@ -81,6 +82,7 @@ test("shares in words", () => {
 
 test("the largest number, the first of equals", () => {
   assert.equal(largest([1, 3, 2]), 1);
+  assert.deepEqual([largest([3, 1, 2], 0), largest([3, 1, 4], 2)], [2, 0]); // one place left out
   assert.equal(largest(Float32Array.of(0.1, 0.5, 0.3, 0.5)), 1);
   assert.equal(largest(Float32Array.of(0.25, 0.25, 0.25, 0.25)), 0);
 });
@@ -95,4 +97,13 @@ test("the mean of the heads of a block and of a pooling", () => {
     [0.75, 0.25, 1, 0],
   );
   assert.deepEqual([...meanOfHeads(Float32Array.of(1, 0, 0.5, 0.5), 2)], [0.75, 0.25]);
+});
+
+test("a title names a part, or none", () => {
+  const names = ["query", "scores"];
+  assert.equal(partOf("scores: row 0, column 12", names), "scores 0 12");
+  assert.equal(partOf("query: row 1", names), "query 1");
+  assert.equal(partOf("scores", names), "scores");
+  assert.equal(partOf("weights: row 0", names), "");
+  assert.equal(partOf("Permalink to this heading", names), "");
 });

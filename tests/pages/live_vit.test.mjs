@@ -9,15 +9,7 @@ import { ViT, decodeHalf, network } from "../../vitbook/figures/kit/vit.js";
 import { sceneAt, stopAt } from "../../vitbook/figures/live_vit/moments.js";
 import { normalised, overlayRow, settings } from "../../vitbook/figures/live_vit/state.js";
 import { borderMean, imageSize, shrink, stroke } from "../../vitbook/figures/live_vit/upload.js";
-
-const floats = (text) => new Float32Array(Uint8Array.from(Buffer.from(text, "base64")).buffer);
-const apart = (a, b) => {
-  assert.equal(a.length, b.length);
-  return a.reduce(
-    (worst, x, i) => Math.max(worst, Number.isFinite(x) ? Math.abs(x - b[i]) : Infinity),
-    0,
-  );
-};
+import { apart, floats } from "./numbers.mjs";
 
 test("float16 numbers come out as written", () => {
   const halves = [0x0000, 0x8000, 0x3c00, 0xc000, 0x3555, 0x7bff, 0x0001, 0x03ff, 0x7c00];

@@ -39,13 +39,6 @@ BOOK, SHOWN = ROOT / "book", ": a live figure;"  # as a notebook names each but 
 # ---- Python
 
 
-def test_javascript_becomes_one_module():
-    text = PatchExplorer._esm
-    assert text.count("export ") == text.count("export default ") == 1
-    assert not re.search(r"^import ", text, re.MULTILINE)
-    assert text.index("function h(") < text.index("function cutRight(")
-
-
 def small_module(folder, **files):
     """The module of a.js among such files in a folder and its kit."""
     for name, text in files.items():

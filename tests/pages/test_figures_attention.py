@@ -12,6 +12,7 @@ from tests.pages.driver import (
     assert_fits_a_phone,
     assert_in_use,
     drag,
+    gray_of,
     refuses,
     stored,
     survives,
@@ -165,7 +166,6 @@ SHADES = """(canvases, root) => {
     .filter((_, i) => i % 4 === 0).map(value => (value - paper) / (blue - paper)));
 }"""
 PARTS = "marks => marks.map(one => parseFloat(one.style.getPropertyValue('--vf-part')) / 100)"
-GRAY = "canvas => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0)"
 COLUMN = "map => [Number(map.dataset.layer), Number(map.dataset.column)]"
 
 
@@ -275,7 +275,7 @@ def test_attention_explorer_by_mouse_and_key(live):
     figure.locator("input[type=radio]").first.check()
     expect(says).to_contain_text(state["names"][0])
     assert_drawn(figure, torch_maps(state, results.trained())[0], 9, 0, 5)
-    shown = bytes(figure.locator("canvas").first.evaluate(GRAY))
+    shown = gray_of(figure.locator("canvas").first)
     assert shown == state["pixels"][: len(shown)] and len(shown) == math.prod(state["shape"])
     watch.assert_clean()
 

@@ -7,22 +7,16 @@ import torch
 from playwright.sync_api import expect
 from torch.nn import functional as F
 
-from tests.pages import driver
-from tests.pages.driver import assert_fits_a_phone, assert_survives
+from tests.pages.driver import assert_fits_a_phone, stored, survives
 from vitbook.faults import FAULTS
 from vitbook.figures import Clinic, clinic
 from vitnb.blocks import PreNormBlock
 
 PATH = Path(__file__).resolve().parents[2] / "book" / "12-bug-clinic.ipynb"
 PAGE = f"book/{PATH.stem}.html"
+NUMBER, STATE = stored(PAGE, "Clinic")
 TESTS = ["reference", "cut"]
 REFUSED = {name: [test in FAULTS[name].seen_by for test in TESTS] for name in ("undivided", "zeros", "plain cls")}
-
-
-@pytest.fixture(scope="module")
-def stored():
-    """The traits of the chapter's clinic, and which of its figures it is."""
-    return driver.stored(PAGE, "Clinic")[::-1]
 
 
 def test_the_right_versions_beside_the_bugs_are_right():
@@ -46,8 +40,8 @@ def test_a_difference_is_that_of_the_definitions():
             assert 1 <= len(added) <= 6, fault
 
 
-def test_the_chapter_has_all_bugs_with_the_verdicts_of_its_map(stored):
-    bugs = stored[0]["bugs"]
+def test_the_chapter_has_all_bugs_with_the_verdicts_of_its_map():
+    bugs = STATE["bugs"]
     assert {bug["name"] for bug in bugs} == {n for n, f in FAULTS.items() if f.seen_by is not None} - {"for each image"}
     text = PATH.read_text().lower()
     for said, count in (
@@ -93,11 +87,10 @@ def assert_solved(figure, bug, effort):
     assert figure.locator(".cl-code > *").all_inner_texts() == bug["code"].splitlines()
 
 
-def test_each_verdict_excludes_those_whom_it_should(live, stored):
-    state, number = stored
-    figure, page, watch = live(PAGE, number, from_file=True)
-    bugs = {bug["name"]: bug for bug in state["bugs"]}
-    for patient, bug in enumerate(state["bugs"][:2]):
+def test_each_verdict_excludes_those_whom_it_should(live):
+    figure, page, watch = live(PAGE, NUMBER, from_file=True)
+    bugs = {bug["name"]: bug for bug in STATE["bugs"]}
+    for patient, bug in enumerate(STATE["bugs"][:2]):
         expect(figure).to_contain_text(f"Patient {patient + 1} of {len(bugs)}")
         expect(figure).to_contain_text(bug["points"] or "not measured")
         left, t = left_in(figure), 0
@@ -105,7 +98,7 @@ def test_each_verdict_excludes_those_whom_it_should(live, stored):
         while len(left) > 1:
             order = figure.get_by_role("group", name="Tests").get_by_role("button").nth(t)
             order.click()
-            expect(order).to_have_text(f"{state['tests'][t]} {'refuses' if bug['verdicts'][t] == '1' else 'passes'}")
+            expect(order).to_have_text(f"{STATE['tests'][t]} {'refuses' if bug['verdicts'][t] == '1' else 'passes'}")
             left = [name for name in left if bugs[name]["verdicts"][t] == bug["verdicts"][t]]
             assert left_in(figure) == left
             t += 1
@@ -114,18 +107,18 @@ def test_each_verdict_excludes_those_whom_it_should(live, stored):
         page.keyboard.press("Enter")  # the same button: the next patient
         expect(figure.get_by_role("group", name="Tests").get_by_role("button").first).to_be_focused()
     expect(figure).to_contain_text(f"Patient 3 of {len(bugs)}")
-    wrong, right = sorted(left_in(figure), key=state["bugs"][2]["name"].__eq__)[-2:]
+    wrong, right = sorted(left_in(figure), key=STATE["bugs"][2]["name"].__eq__)[-2:]
     for name in (wrong, right):
         name_it(figure, page, name)
     assert_solved(figure, bugs[right], "0 tests and 1 wrong name")
     watch.assert_clean()
 
 
-def test_by_touch_on_a_phone_and_in_both_themes(live, stored):
-    figure, page, watch = live(PAGE, stored[1], width=390, touch=True, dark=True)
-    tests, bug = figure.get_by_role("group", name="Tests"), stored[0]["bugs"][0]
+def test_by_touch_on_a_phone_and_in_both_themes(live):
+    figure, page, watch = live(PAGE, NUMBER, width=390, touch=True, dark=True)
+    tests, bug = figure.get_by_role("group", name="Tests"), STATE["bugs"][0]
     tests.get_by_role("button").first.tap()
-    expect(figure.get_by_role("status")).to_contain_text(stored[0]["tests"][0])
+    expect(figure.get_by_role("status")).to_contain_text(STATE["tests"][0])
     act = figure.locator(".vf-buttons").bounding_box()
     assert act["y"] + act["height"] - tests.bounding_box()["y"] < 844  # cause and effect on one screen
     figure.get_by_role("button", name=bug["name"], exact=True).tap()
@@ -138,7 +131,4 @@ GARBAGE = {
     "there is no patient 99": (r'"patient": 0', '"patient": 99'),
     "each of its bugs should have 9 verdicts": (r'"verdicts": "[01]{9}"', '"verdicts": "01"'),
 }
-
-
-def test_garbage_becomes_a_message_and_the_page_goes_on(visit, site, stored):
-    assert_survives(visit, site, PAGE, GARBAGE, stored[1])
+test_garbage_becomes_a_message_and_the_page_goes_on = survives(PAGE, GARBAGE, NUMBER)

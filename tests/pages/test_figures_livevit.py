@@ -22,7 +22,7 @@ from torch import Tensor
 from tests.conftest import Watch
 from tests.pages.driver import INK, assert_sound, node, refuses, turn_the_theme, unfold
 from vitbook import results
-from vitbook.figures.live_vit import LiveViT
+from vitbook.figures.live_vit import LiveViT, _network
 from vitnb import (
     NoPositions,
     ViT,
@@ -36,6 +36,7 @@ from vitnb import (
 from vitnb.data import Dataset
 
 ROOT = Path(__file__).resolve().parents[2]
+CLASSES = results.result("trained")["result"]["classes"]
 KIND = "application/vnd.jupyter.widget"
 SMALL = dict(in_chans=3, num_classes=7, embed_dim=24, depth=2, num_heads=3, mlp_ratio=1.75, pos_std=1.0)
 SWITCHES = {
@@ -73,17 +74,17 @@ def samples(model: ViT, n: int = 9) -> Dataset:
 
 def rounded(figure: LiveViT) -> ViT:
     """The network as it travels: every number rounded to float16."""
-    weights, at = {}, 0
-    flat = torch.frombuffer(bytearray(figure.weights), dtype=torch.float16).float()
-    for name, shape in figure.layout:
-        size = torch.Size(shape).numel()
-        weights[name] = flat[at : at + size].reshape(shape)
-        at += size
-    model = ViT(ViTConfig(**figure.config)).eval()
-    if figure.config["pos_embed"] == "sincos":
-        model.positions.table = weights.pop("positions.table")
-    model.load_state_dict(weights)
-    return model
+    return _network(figure.get_state())
+
+
+def book_figure(**options) -> LiveViT:
+    """The book's network with the images at hand."""
+    return LiveViT(results.trained(), data.load(), classes=CLASSES, **options)
+
+
+def boots() -> LiveViT:
+    """The first page's form of the figure: one forward pass of its boot."""
+    return book_figure(images=10, compact=True, image=9)
 
 
 @torch.no_grad()
@@ -318,10 +319,12 @@ def sheet(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def book_page(sheet):
-    """The book's network with the images at hand."""
-    some = data.load()
-    classes = results.result("trained")["result"]["classes"]
-    return sheet(LiveViT(results.trained(), some, classes=classes))
+    return sheet(book_figure())
+
+
+@pytest.fixture(scope="module")
+def small_page(sheet):
+    return sheet(boots())
 
 
 @pytest.fixture
@@ -419,19 +422,6 @@ def differing(found, expected):
     return {k: (found[k], expected[k]) for k in expected if abs(number(found[k]) - number(expected[k])) > 0.101}
 
 
-@pytest.fixture(scope="module")
-def small_page(sheet):
-    """The first page's form of the figure: the book's network, and its boot."""
-    some, classes = data.load(), results.result("trained")["result"]["classes"]
-    return sheet(LiveViT(results.trained(), some, 10, classes, compact=True, image=9))
-
-
-def boots() -> LiveViT:
-    """The same figure, for torch's numbers."""
-    some, classes = data.load(), results.result("trained")["result"]["classes"]
-    return LiveViT(results.trained(), some, 10, classes, compact=True, image=9)
-
-
 def slide(figure, moment):
     """Move the slider of the forward pass to a moment."""
     figure.get_by_role("slider", name="Forward pass").evaluate(
@@ -450,13 +440,7 @@ def test_the_small_form_is_one_forward_pass_and_few_switches(opened, small_page,
     stops = figure.locator(".lv-marks button").all_inner_texts()
     assert stops == ["image", "patches", "tokens", *(f"block {k}" for k in range(4)), "answer"]
     assert (patches.count(), shelf.count()) == (16, 10)
-    switches = [
-        "Shuffle",
-        "Positions",
-        "Undo all",
-        "More",
-        "Forward pass",
-    ]  # Play is not there: the tests ask for no motion
+    switches = ["Shuffle", "Positions", "Undo all", "More", "Forward pass"]  # no Play: the tests ask for no motion
     assert buttons.count() == 16 + 10 + len(switches) + len(stops)
     height = 844 if width < 500 else 540  # cause and effect on one screen
     assert figure.bounding_box()["height"] < height
@@ -493,24 +477,26 @@ def test_one_patch_of_the_boot_makes_it_a_sneaker():
     assert answers[14].max() > 0.9 and min(shares.max() for n, shares in enumerate(answers) if n != 14) > 0.9
 
 
+def assert_moves(figure, out):
+    """At every moment the arcs and the colours of the tokens are torch's, and so is the answer."""
+    for moment in moments(4):
+        slide(figure, moment)
+        expected = scene(out, moment)
+        arcs = figure.locator(".lv-arcs path").evaluate_all("arcs => arcs.map((arc) => Number(arc.dataset.weight))")
+        torch.testing.assert_close(torch.tensor(arcs), expected.get("row", torch.tensor([])), atol=1e-4, rtol=0)
+        torch.testing.assert_close(columns_of(figure), shaded(expected["tokens"], figure), atol=2.5, rtol=0)
+        grown = float(figure.locator(".lv-bars").evaluate("bars => bars.style.getPropertyValue('--lv-grown')"))
+        assert grown == (moment == 7)
+    assert differing(shares(figure), written(out["logits"], CLASSES)) == {}
+
+
 def test_what_moves_is_torchs(opened, small_page):
     live, (figure, _, watch) = boots(), opened(small_page)
     for hidden in ([], [14]):
         for patch in hidden:
             figure.locator(".lv-grid button").nth(patch).click()
         out, _ = switched(rounded(live), live.network_input(), hidden=hidden)
-        for moment in moments(4):
-            slide(figure, moment)
-            expected = scene(out, moment)
-            arcs = figure.locator(".lv-arcs path").evaluate_all("arcs => arcs.map((arc) => Number(arc.dataset.weight))")
-            if moment > 2:
-                torch.testing.assert_close(torch.tensor(arcs), expected["row"], atol=1e-4, rtol=0)
-            else:
-                assert arcs == []
-            torch.testing.assert_close(columns_of(figure), shaded(expected["tokens"], figure), atol=2.5, rtol=0)
-            grown = float(figure.locator(".lv-bars").evaluate("bars => bars.style.getPropertyValue('--lv-grown')"))
-            assert grown == (moment == 7)
-        assert differing(shares(figure), written(out["logits"], live.classes)) == {}
+        assert_moves(figure, out)
     assert "The network says Sneaker" in said(figure)
     watch.assert_clean()
 
@@ -519,14 +505,9 @@ def test_a_page_begins_with_one_pass_and_brings_the_network_when_touched(live):
     live_vit = boots()
     out, _ = switched(rounded(live_vit), live_vit.network_input())
     figure, page, watch = live("book/index.html", whole=False)
+    assert said(figure).startswith("The image shows: Ankle boot. The network says Ankle boot")
     brought = "performance.getEntriesByType('resource').filter((one) => one.decodedBodySize > 4e5).length"
-    for moment in moments(4):
-        slide(figure, moment)
-        expected = scene(out, moment)
-        arcs = figure.locator(".lv-arcs path").evaluate_all("arcs => arcs.map((arc) => Number(arc.dataset.weight))")
-        torch.testing.assert_close(torch.tensor(arcs), expected.get("row", torch.tensor([])), atol=1e-4, rtol=0)
-        torch.testing.assert_close(columns_of(figure), shaded(expected["tokens"], figure), atol=2.5, rtol=0)
-    assert differing(shares(figure), written(out["logits"], live_vit.classes)) == {}
+    assert_moves(figure, out)
     assert page.evaluate(brought) == 0 and "computed here" not in figure.inner_text()
     figure.locator(".lv-grid button").nth(14).click()
     expect(figure.locator(".vf-says")).to_contain_text("The network says Sneaker")
@@ -656,8 +637,7 @@ CUT = """figure => [...figure.querySelectorAll(".lv-bars span, .lv-keys span, .l
 
 @pytest.mark.parametrize("compact", [True, False])
 def test_no_words_are_cut_off(sheet, opened, compact):
-    some, classes = data.load(), results.result("trained")["result"]["classes"]
-    figure, page, watch = opened(sheet(LiveViT(results.trained(), some, classes=classes, compact=compact)))
+    figure, page, watch = opened(sheet(book_figure(compact=compact)))
     for width in (1000, 390, 360):
         page.set_viewport_size({"width": width, "height": 900})
         assert said(figure).startswith("The image shows: T-shirt/top." if compact else "Image 0: T-shirt/top.")
@@ -668,22 +648,11 @@ def test_no_words_are_cut_off(sheet, opened, compact):
     watch.assert_clean()
 
 
-PAGES = ["book/index.html", "book/11-looking-inside.html"]
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_in_the_book(live, path):
-    figure, page, watch = live(path, PAGES.index(path), from_file=True)  # chapter 11 has another figure before it
-    start = said(figure)
-    if "index" in path:
-        assert start.startswith("The image shows: Ankle boot. The network says Ankle boot")
-        figure.locator(".lv-grid button").nth(14).click()  # the patch that the page asks for
-        assert "The network says Sneaker" in said(figure)
-        watch.assert_clean()
-        return
+def test_in_the_book(live):
+    figure, page, watch = live("book/11-looking-inside.html", 1, from_file=True)
     unfold(figure)
     maps = ink(figure, ".lv-heads")
-    assert start.startswith("Image 9: Ankle boot")
+    assert said(figure).startswith("Image 9: Ankle boot")
     figure.locator(".lv-grid button").nth(5).click()
     figure.locator(".lv-heads button").nth(6).click()
     page.keyboard.press("x")
@@ -766,29 +735,30 @@ def test_the_figure_is_quick(opened, book_page):
 
 
 def test_answers_are_torchs(opened, book_page):
-    some, model = data.load(), results.trained()
-    classes = results.result("trained")["result"]["classes"]
-    live = LiveViT(model, some, classes=classes)
+    live = book_figure()
     figure, page, watch = opened(book_page)
     assert figure.locator(".lv-bars li").count() == 10
     model, hide = rounded(live), {"hidden": [5, 10]}
+
+    def assert_answers(image, **switches):
+        assert differing(shares(figure), written(switched(model, image, **switches)[0]["logits"], CLASSES)) == {}
+
     for n in (0, 1, 7):
         live.image = n
         figure.locator(".lv-shelf button").nth(n).click()
-        assert differing(shares(figure), written(switched(model, live.network_input())[0]["logits"], classes)) == {}
+        image = live.network_input()
+        assert_answers(image)
         for patch in hide["hidden"]:
             figure.locator(".lv-grid button").nth(patch).click()
-        image = live.network_input()
-        painted, removed = (switched(model, image, removed=r, **hide)[0]["logits"] for r in (False, True))
-        assert differing(shares(figure), written(painted, classes)) == {}
+        assert_answers(image, **hide)
         figure.get_by_label("Take hidden patches out").check()
-        assert differing(shares(figure), written(removed, classes)) == {}
+        assert_answers(image, removed=True, **hide)
         figure.get_by_role("button", name="Undo all").click()
     watch.assert_clean()
 
 
 def test_maps_and_shades_are_torchs(opened, book_page):
-    live = LiveViT(results.trained(), data.load())
+    live = book_figure()
     live.image, token = 7, 3
     figure, page, watch = opened(book_page)
     figure.locator(".lv-shelf button").nth(7).click()

@@ -9,19 +9,15 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from tests.pages import driver
-from tests.pages.driver import (
-    assert_fits_a_phone,
-    assert_in_use,
-    assert_survives,
-    refuses,
-    touch,
-)
+from tests.pages.driver import assert_fits_a_phone, assert_in_use, gray_of, refuses, stored, survives, touch
 from vitbook.figures import PoolExplorer
 from vitnb import ViT, ViTConfig, record_attention
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "book/07-cls-token.html"
+NUMBER, STATE = stored(PAGE, "PoolExplorer")
+SHARES = torch.frombuffer(bytearray(STATE["shares"]), dtype=torch.float32)
+SHARES = SHARES.reshape(len(STATE["pools"]), len(STATE["names"]), -1)  # (pools, images, 1 + N)
 IMAGES = torch.rand(2, 3, 8, 12, generator=torch.Generator().manual_seed(0))
 
 
@@ -126,14 +122,6 @@ test_bad_input_is_refused_with_words = refuses(
 # ---- In the page
 
 
-@pytest.fixture(scope="module")
-def stored():
-    """Which figure of the page it is, its state as the chapter holds it, and its weights (pools, images, 1 + N)."""
-    number, state = driver.stored(PAGE, "PoolExplorer")
-    shares = torch.frombuffer(bytearray(state["shares"]), dtype=torch.float32)
-    return number, state, shares.reshape(len(state["pools"]), len(state["names"]), -1)
-
-
 def per_cent(weight):
     """A share as the figure writes it; halves are rounded up, as JavaScript does."""
     digits = 1 if weight < 0.0995 else 0
@@ -154,88 +142,83 @@ TILES = """svg => {
     words: [...svg.querySelectorAll("text")].map(text => text.textContent),
   };
 }"""
-GRAY = "canvas => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0)"
 
 
-def assert_tiles(figure, stored, image, pool, patch):
+def assert_tiles(figure, image, pool, patch):
     """The image is the stored one, both grids mark the patch, the area of each tile is its share of the largest."""
-    _, state, shares = stored
     pads = figure.locator(".vf-pad")
-    assert bytes(figure.locator("canvas").first.evaluate(GRAY)) == state["pixels"][784 * image : 784 * (image + 1)]
+    assert gray_of(figure.locator("canvas").first) == STATE["pixels"][784 * image : 784 * (image + 1)]
     for pad in pads.all():
         expect(pad.locator("[data-chosen]").last).to_have_attribute("data-chosen", str(patch))
-    row, found = shares[pool, image, 1:], pads.nth(1).evaluate(TILES)
-    sides = (row / shares[:, image, 1:].max()).sqrt()
+    row, found = SHARES[pool, image, 1:], pads.nth(1).evaluate(TILES)
+    sides = (row / SHARES[:, image, 1:].max()).sqrt()
     assert found["sides"] == pytest.approx(sides.tolist(), abs=1e-4)
     assert found["inked"] == pytest.approx(sides.tolist(), abs=0.02)
     assert found["words"] == [str(math.floor(100 * weight + 0.5)) for weight in row.tolist()]
 
 
-def test_pool_explorer_by_mouse_and_key(live, stored):
-    number, state, shares = stored
-    shown = state["image"]
-    figure, page, watch = live(PAGE, number, from_file=True)
+def test_pool_explorer_by_mouse_and_key(live):
+    shown = STATE["image"]
+    figure, page, watch = live(PAGE, NUMBER, from_file=True)
     says, pads, facts = figure.get_by_role("status"), figure.locator(".vf-pad"), figure.locator("dd")
-    assert state["kinds"][state["pool"]] == "cls"
-    assert_tiles(figure, stored, state["image"], state["pool"], state["patch"])
+    assert STATE["kinds"][STATE["pool"]] == "cls"
+    assert_tiles(figure, STATE["image"], STATE["pool"], STATE["patch"])
     pads.first.scroll_into_view_if_needed()
     box = pads.first.bounding_box()
     page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 0.3 * box["height"])
     expect(says).to_contain_text("the patch in row 1, column 3 has")
-    for number, (pool, kind) in enumerate(zip(state["pools"], state["kinds"], strict=True)):
+    for number, (pool, kind) in enumerate(zip(STATE["pools"], STATE["kinds"], strict=True)):
         figure.get_by_label(pool, exact=True).focus()
         page.keyboard.press("Space")
-        expect(says).to_contain_text(f"pooled by {pool}: the network answers {state['answers'][number][shown]}")
-        right = state["right"][number][shown]
-        expect(figure.get_by_text(f"{'✓' if right else '✗'} {state['answers'][number][shown]}")).to_be_visible()
+        expect(says).to_contain_text(f"pooled by {pool}: the network answers {STATE['answers'][number][shown]}")
+        right = STATE["right"][number][shown]
+        expect(figure.get_by_text(f"{'✓' if right else '✗'} {STATE['answers'][number][shown]}")).to_be_visible()
         assert (f"By {pool}: wrong" in figure.inner_text()) == ("which is wrong" in says.inner_text()) == (not right)
-        row = shares[number, shown, 1:]
+        row = SHARES[number, shown, 1:]
         assert f"column 3 has {per_cent(row[7])}" in says.inner_text()
         if kind == "mean":
             assert "All patches have the same weight" in says.inner_text()
         else:
             best = row.argmax().item()
             assert f"row {best // 4}, column {best % 4}, {per_cent(row[best])}" in says.inner_text()
-        assert_tiles(figure, stored, shown, number, 7)
-        about = f"{per_cent(shares[number, shown, 0])} to itself" if kind == "cls" else "Exact"
+        assert_tiles(figure, shown, number, 7)
+        about = f"{per_cent(SHARES[number, shown, 0])} to itself" if kind == "cls" else "Exact"
         assert about in figure.inner_text()
-        pairs = zip(state["kinds"], shares[:, shown, 8], strict=True)
+        pairs = zip(STATE["kinds"], SHARES[:, shown, 8], strict=True)
         words = [("about " if k == "cls" else "") + per_cent(w) for k, w in pairs]
         assert facts.all_inner_texts() == words
     pads.nth(1).focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowLeft")
     expect(says).to_contain_text("the patch in row 2, column 2 has")
-    figure.get_by_label(state["names"][2], exact=True).check()
-    expect(says).to_contain_text(f"{state['names'][2]}, pooled by")
-    assert per_cent(shares[-1, 2, 11]) in says.inner_text()
-    assert_tiles(figure, stored, 2, len(state["pools"]) - 1, 10)
+    figure.get_by_label(STATE["names"][2], exact=True).check()
+    expect(says).to_contain_text(f"{STATE['names'][2]}, pooled by")
+    assert per_cent(SHARES[-1, 2, 11]) in says.inner_text()
+    assert_tiles(figure, 2, len(STATE["pools"]) - 1, 10)
     assert_in_use(figure, page, watch)
 
 
-def test_pool_explorer_by_touch_on_a_phone(live, stored):
-    figure, page, watch = live(PAGE, stored[0], width=390, touch=True, dark=True)
+def test_pool_explorer_by_touch_on_a_phone(live):
+    figure, page, watch = live(PAGE, NUMBER, width=390, touch=True, dark=True)
     says = figure.get_by_role("status")
     touch(figure.locator(".vf-pad").nth(1), 0.1, 0.9)
     expect(says).to_contain_text("the patch in row 3, column 0")
     figure.get_by_label("cls token", exact=True).tap()
     expect(says).to_contain_text("The largest weight is in")
-    assert_tiles(figure, stored, stored[1]["image"], stored[1]["pools"].index("cls token"), 12)
+    assert_tiles(figure, STATE["image"], STATE["pools"].index("cls token"), 12)
     assert_fits_a_phone(figure, page, watch)
 
 
+SHARES_BEGIN = base64.b64encode(STATE["shares"][:30]).decode()  # with zeros, as the pixels do
 GARBAGE = {
     "its weights should take": (r'("grid": \[4, )4', r"\g<1>3"),
     "there is no image 99; there are 6": (r'("image": )\d+', r"\g<1>99"),
     "there is no patch null": (r'("patch": )\d+', r"\g<1>null"),
     "its images should take": (r'("shape": \[1, 28, )28', r"\g<1>29"),
     "a pooling should be cls, mean and attn, not max": (r'("kinds": \[)"mean"', r'\g<1>"max"'),
+    "one of its weights does not lie between 0 and 1": (
+        f'(?<="){re.escape(SHARES_BEGIN[:6])}(?={re.escape(SHARES_BEGIN[6:])})',
+        "//////",
+    ),
 }
-
-
-def test_garbage_becomes_a_message_and_the_page_goes_on(visit, site, stored):
-    number, state, _ = stored
-    start = base64.b64encode(state["shares"]).decode()  # begins with zeros, as the pixels do
-    first = f'(?<="){re.escape(start[:6])}(?={re.escape(start[6:40])})'
-    nan = {"one of its weights does not lie between 0 and 1": (first, "//////")}
-    assert_survives(visit, site, PAGE, GARBAGE | nan, number)
+test_garbage_becomes_a_message_and_the_page_goes_on = survives(PAGE, GARBAGE, NUMBER)

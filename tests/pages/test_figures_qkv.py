@@ -5,7 +5,7 @@ import torch
 from playwright.sync_api import expect
 from torch.nn import functional as F
 
-from tests.pages.driver import assert_fits_a_phone, assert_sound, refuses, survives
+from tests.pages.driver import FRAMES, assert_fits_a_phone, assert_sound, refuses, survives
 from vitbook.figures import QKVExplorer
 
 PAGE, NUMBER = "book/03-attention.html", 1
@@ -43,7 +43,7 @@ test_bad_input_is_refused_with_words = refuses(
 def assert_shows(figure, q=Q, k=K, dim=-1, scale=1.0):
     """Scores, weights and output are those of torch."""
     root = figure.locator(".vf").first
-    root.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    root.page.evaluate(FRAMES)
     weights = (scale * q @ k.T / 2**0.5).softmax(dim)
     right = {"scores": q @ k.T, "weights": weights, "output": weights @ V}
     if (dim, scale) == (-1, 1):

@@ -5,14 +5,13 @@ import torch
 from playwright.sync_api import expect
 from torch.nn import functional as F
 
-from tests.pages.driver import assert_fits_a_phone, drag, survives, touch
+from tests.pages.driver import assert_fits_a_phone, drag, gray_of, survives, touch
 from vitbook import images
 from vitbook.figures import RoundsExplorer
 from vitbook.figures.rounds_explorer import MOST, different
 from vitnb import patchify
 
 PAGE = "book/05-pre-norm-post-norm.html"
-GRAY = "canvas => [...canvas.getContext('2d').getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0)"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ def assert_shows(figure, explorer, rounds):
     expect(says).to_contain_text(f"{explorer.kinds[rounds]} different patches")
     expect(says).to_contain_text(f"at first there were {explorer.kinds[0]}.")
     for canvas, shown in zip(figure.locator("canvas").all(), (0, rounds), strict=True):
-        assert canvas.evaluate(GRAY) == explorer.image(shown).flatten().tolist()
+        assert gray_of(canvas) == explorer.image(shown).numpy().tobytes()
         expect(canvas).to_have_attribute("aria-label", f"The boot after {shown} round{'s' * (shown != 1)} of attention")
 
 

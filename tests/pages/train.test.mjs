@@ -10,15 +10,7 @@ import { Tape } from "../../vitbook/figures/kit/tape.js";
 import { network } from "../../vitbook/figures/kit/vit.js";
 import { lights } from "../../vitbook/figures/lights.js";
 import { Trainer, evaluate, feeder, lrAt, unpack } from "../../vitbook/figures/train.js";
-
-const floats = (text) => new Float32Array(Uint8Array.from(Buffer.from(text, "base64")).buffer);
-const apart = (a, b) => {
-  assert.equal(a.length, b.length);
-  return a.reduce(
-    (worst, x, i) => Math.max(worst, Number.isFinite(x) ? Math.abs(x - b[i]) : Infinity),
-    0,
-  );
-};
+import { apart, floats } from "./numbers.mjs";
 
 const draw = (n, name = "numbers") => {
   const random = randoms(1, name);
@@ -144,7 +136,7 @@ for (const name of Object.keys(FAULTS))
       const next = feeder(data, 5, 0, net.parts.order);
       const losses = range(8).map((i) => {
         const { pixels, labels } = next();
-        return net.step(pixels, labels, lrAt(i, 40, net.parts.rate)).loss;
+        return net.step(pixels, labels, lrAt(i, 40)).loss;
       });
       return [...losses, ...all(net)];
     };
@@ -295,7 +287,7 @@ for (const expected of reference.cases.filter(({ batches }) => batches)) {
     }
     const { steps } = expected;
     const losses = expected.losses.map(
-      (_, i) => net.step(...batches[i % batches.length], lrAt(i, steps, net.parts.rate)).loss,
+      (_, i) => net.step(...batches[i % batches.length], lrAt(i, steps)).loss,
     );
     const off = [
       logits,

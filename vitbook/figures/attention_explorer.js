@@ -4,7 +4,7 @@ import { paint, palette, shades } from "./kit/canvas.js";
 import { KEYS, choice, folded, pointable, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, question, s, sentence, soft } from "./kit/dom.js";
 import { bytes, figure, floats, needBytes, needFloats, needIndex } from "./kit/figure.js";
-import { boxOf, overlay, patchGrid, per, ringOf } from "./kit/grid.js";
+import { boxOf, clamp, overlay, patchGrid, per, ringOf } from "./kit/grid.js";
 import { AXES, meanOfHeads, sumOf, weigh } from "./kit/maps.js";
 import { hundredths, list, number, placeOf, share } from "./kit/words.js";
 
@@ -193,7 +193,6 @@ function build({ model, root, put }) {
   const [[L, heads, T], [rows, cols]] = [sizes, grid];
   const state = () => readState(model, stored);
   const first = { ...state(), numbers: floats(model.get("first")) };
-  const clamp = (value, count) => Math.min(Math.max(value, 0), count - 1);
 
   // The weights of the image that is shown, for each network; null while the page has not brought them.
   let known = {};

@@ -50,7 +50,7 @@ function blocksAgree(net, weights, tokens, s) {
 function normsAgree(net, weights, tokens, s) {
   const eps = net.config.norm_eps;
   const faint = tokens.map((x) => Math.sqrt(eps) * x);
-  const its = (name) => (x) => net.norm(x, name, s);
+  const its = (name) => (x) => net.norm(x, name);
   const norms = { norm: (x) => net.parts.last(x, its("norm")) };
   for (let b = 0; b < s.L; b++)
     for (const name of [`blocks.${b}.norm1`, `blocks.${b}.norm2`]) norms[name] = its(name);
@@ -116,7 +116,7 @@ function cls(original) {
   const [first, again] = [0, 1].map(() => {
     tape.reset();
     const x = parts.prepend(tape, weights["pool.token"], net.patches(images, s), s);
-    return tape.read(parts.read(tape, x, s, weights["pool.token"]));
+    return tape.read(parts.read(tape, x, s));
   });
   const alike = Float32Array.from(first, (_, i) => first[i % s.D]);
   return close(first, alike) && close(first, again);

@@ -4,6 +4,7 @@ import { pointable } from "./kit/controls.js";
 import { h, question, s, sentence, soft } from "./kit/dom.js";
 import { bytes, figure, floats, needBytes, needIndex } from "./kit/figure.js";
 import { boxOf, overlay, ringOf, stepToken, tokenAt } from "./kit/grid.js";
+import { largest } from "./kit/maps.js";
 import { list, placeOf } from "./kit/words.js";
 
 /** Signed bytes (rows × width) as floats, each row divided by its length. */
@@ -30,14 +31,6 @@ export function products(rows, width, n) {
 /** How bright a patch is shown, from 0 to 1. */
 export function brightness(cosine, [low, high]) {
   return Math.min(Math.max((cosine - low) / (high - low), 0), 1);
-}
-
-/** The place of the largest value, the place `other` left out. */
-export function largestOf(values, other = -1) {
-  return values.reduce(
-    (best, value, n) => (n !== other && !(value <= values[best]) ? n : best),
-    other ? 0 : 1,
-  );
 }
 
 /** Draw a photo (3, S, S), each patch as bright as `bright` says, and `faint` at least; what is missing is paper. */
@@ -123,7 +116,7 @@ function build({ model, root, put }) {
       const mine = cosines.subarray(p * N, (p + 1) * N);
       const bright = Array.from(mine, (cosine) => brightness(cosine, fade));
       drawFaded(canvas, photos[p], side, bright, grid, paper, fade[2]);
-      const best = largestOf(mine, p === photo ? patch : -1);
+      const best = largest(mine, p === photo ? patch : -1);
       const shown = bright.filter((part) => part > 0.5).length;
       const marks =
         p === photo

@@ -3,7 +3,7 @@ import { paint } from "./kit/canvas.js";
 import { choice, pointable, slider } from "./kit/controls.js";
 import { controls, facts, h, heading, question, s, sentence, soft } from "./kit/dom.js";
 import { figure, needBytes } from "./kit/figure.js";
-import { boxOf, overlay, per, ringOf } from "./kit/grid.js";
+import { boxOf, clamp, overlay, per, ringOf } from "./kit/grid.js";
 import { list, whole } from "./kit/words.js";
 
 /** The patch sides that divide both sides of an image, up to half the shorter one. */
@@ -60,7 +60,6 @@ function build({ model, root, put }) {
   const sizes = shapes.map(([C, H, W]) => C * H * W);
   const before = (index) => sizes.slice(0, index).reduce((sum, size) => sum + size, 0);
   const all = needBytes(model.get("pixels"), "images", before(shapes.length));
-  const clamp = (value, count) => Math.min(Math.max(value, 0), count - 1);
   const state = () => {
     const [index, p] = [model.get("image"), model.get("patch_size")];
     const shape = shapes[index];

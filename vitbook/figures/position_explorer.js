@@ -5,37 +5,18 @@ import { button, select } from "./kit/controls.js";
 import { controls, h, heading, question, sentence, soft, staying } from "./kit/dom.js";
 import { bytes, figure, needFloats, needIndex } from "./kit/figure.js";
 import { patchGrid } from "./kit/grid.js";
+import { cosines, largest } from "./kit/maps.js";
 import { percent, whole } from "./kit/words.js";
-
-/** The cosines of the angles between row n of a table (N, width) and all of its rows. */
-export function cosines(table, width, n) {
-  const length = table.length / width;
-  const dot = (a, b) => {
-    let sum = 0;
-    for (let d = 0; d < width; d++) sum += table[a * width + d] * table[b * width + d];
-    return sum;
-  };
-  return Array.from({ length }, (_, m) => dot(n, m) / Math.sqrt(dot(n, n) * dot(m, m)));
-}
 
 /** Two lists of probabilities: the first of each, the classes to show, and the largest change in points. */
 export function compare(before, now, count = 3) {
-  const best = (values) => values.indexOf(Math.max(...values));
   const most = before.map((p, i) => Math.max(p, now[i]));
   const shown = most
     .map((_, i) => i)
     .toSorted((a, b) => most[b] - most[a])
     .slice(0, count);
   const points = 100 * Math.max(...before.map((p, i) => Math.abs(p - now[i])));
-  return { before: best(before), now: best(now), shown, points };
-}
-
-/** The place that is most similar to n, other than n. */
-export function nearest(values, n) {
-  return values.reduce(
-    (best, value, m) => (m !== n && !(value <= values[best]) ? m : best),
-    n ? 0 : 1,
-  );
+  return { before: largest(before), now: largest(now), shown, points };
 }
 
 /** Read the traits; throw an error with words for people unless they fit together. */
@@ -149,7 +130,7 @@ function build({ model, root, put }) {
     };
     const said = cards.map((card, m) => {
       const near = widths[m] ? cosines(tables[m], widths[m], place) : null;
-      const nearBy = near && nearest(near, place);
+      const nearBy = near && largest(near, place);
       card.near.textContent = near
         ? `most similar: place ${nearBy}, ${near[nearBy].toFixed(2)}`
         : "no positions";

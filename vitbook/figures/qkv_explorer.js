@@ -1,5 +1,5 @@
 // QKVExplorer: queries and keys as arrows to drag, and the scores, weights and output that follow from them.
-import { ARROWS, KEYS, button, choice, slider, toggle } from "./kit/controls.js";
+import { KEYS, button, choice, onArrows, slider, toggle } from "./kit/controls.js";
 import { controls, h, question, s, sentence } from "./kit/dom.js";
 import { figure, needIndex } from "./kit/figure.js";
 import { AXES, sumOf, weigh } from "./kit/maps.js";
@@ -62,13 +62,7 @@ function makePlane(onmove) {
       const along = (pixels) => (pixels / width) * (RIGHT - LEFT);
       move(arrow, LEFT + along(clientX - left), HIGH - along(clientY - top));
     });
-    node.addEventListener("keydown", (event) => {
-      if (!ARROWS[event.key]) return;
-      event.preventDefault();
-      event.stopPropagation();
-      const [dx, dy] = ARROWS[event.key];
-      move(arrow, arrow.at[0] + STEP * dx, arrow.at[1] - STEP * dy);
-    });
+    onArrows(node, (dx, dy) => move(arrow, arrow.at[0] + STEP * dx, arrow.at[1] - STEP * dy));
     svg.append(node);
     return Object.assign(arrow, { node });
   }

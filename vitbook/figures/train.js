@@ -1,6 +1,6 @@
 // Training in the page: AdamW, a schedule, batches. No library, no network. The same seed gives the same bits.
 import { FAMILIES, partsOf } from "./faults.js";
-import { RIGHT } from "./kit/parts.js";
+import { RIGHT, isMatrix } from "./kit/parts.js";
 import { normal, randoms } from "./kit/random.js";
 import { ViT } from "./kit/vit.js";
 
@@ -87,7 +87,7 @@ export class Trainer extends ViT {
     const [mean, root] = [1 - this.fades[0], Math.sqrt(1 - this.fades[1])];
     for (const [name, w] of all) {
       const addresses = [w.at, w.grad, ...w.means].map((number) => 4 * number);
-      const pull = this.parts.decays(name, w) ? lr * decay : 0;
+      const pull = isMatrix(name, w) ? lr * decay : 0;
       if (shrink < 1) this.tape.plus(w.grad, w.grad, n(w), shrink - 1);
       wasm.adamw(...addresses, n(w), ...betas, (lr * root) / mean, 1e-8 * root, pull);
     }
@@ -95,9 +95,12 @@ export class Trainer extends ViT {
   }
 }
 
-/** The learning rate of a step (from 0) out of all steps, by the defaults of vitnb's Recipe. */
-export function lrAt(step, steps, rate = RIGHT.rate) {
-  return rate(step, steps, 3e-3, Math.round(0.05 * steps));
+/** The learning rate of a step (from 0) by the defaults of vitnb's Recipe: up in a line, then down half a cosine. */
+export function lrAt(step, steps) {
+  const [peak, warmup] = [3e-3, Math.round(0.05 * steps)];
+  if (step < warmup) return (peak * (step + 1)) / warmup;
+  const share = (step - warmup) / (steps - warmup);
+  return (peak * (1 + Math.cos(Math.PI * share))) / 2;
 }
 
 /**

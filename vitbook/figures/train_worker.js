@@ -56,7 +56,7 @@ async function race(job) {
       const start = clock();
       nets.forEach((net, i) => {
         const { pixels, labels } = feeds[i]();
-        losses[i].push(net.step(pixels, labels, lrAt(step - 1, steps, net.parts.rate)).loss);
+        losses[i].push(net.step(pixels, labels, lrAt(step - 1, steps)).loss);
       });
       seconds += (clock() - start) / 1000;
     }

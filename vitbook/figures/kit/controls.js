@@ -12,6 +12,16 @@ export const ARROWS = {
   ArrowDown: [0, 1],
 };
 
+/** Let the arrow keys on an element call step(dx, dy, event), and do nothing else. */
+export function onArrows(element, step) {
+  element.addEventListener("keydown", (event) => {
+    if (!ARROWS[event.key]) return;
+    event.preventDefault();
+    event.stopPropagation();
+    step(...ARROWS[event.key], event);
+  });
+}
+
 /** A labelled slider over a list of values: node, and show(values, value, words for that value). */
 export function slider(label, onmove) {
   let choices = [];
@@ -102,11 +112,6 @@ export function pointable(element, onpoint, onstep) {
   };
   element.addEventListener("pointerdown", point);
   element.addEventListener("pointermove", point);
-  element.addEventListener("keydown", (event) => {
-    if (!ARROWS[event.key]) return;
-    event.preventDefault();
-    event.stopPropagation();
-    onstep(...ARROWS[event.key], event);
-  });
+  onArrows(element, onstep);
   return element;
 }

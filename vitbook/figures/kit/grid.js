@@ -4,13 +4,15 @@ import { h, s } from "./dom.js";
 
 const NARROWEST = 28; // a cell of fewer pixels on the screen has no room for a word
 
+/** The place of `count` that is nearest to a whole number. */
+export const clamp = (value, count) => Math.min(Math.max(value, 0), count - 1);
+
 /** The token after a step of an arrow key: cls lies above the first row of patches. */
 export function stepToken(token, dx, dy, [rows, cols], prefix) {
   if (token < prefix) return dy > 0 ? prefix : token;
   const n = token - prefix;
   const [row, col] = [Math.floor(n / cols) + dy, (n % cols) + dx];
   if (row < 0 && prefix) return 0;
-  const clamp = (value, count) => Math.min(Math.max(value, 0), count - 1);
   return prefix + clamp(row, rows) * cols + clamp(col, cols);
 }
 

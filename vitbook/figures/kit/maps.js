@@ -1,8 +1,20 @@
 // Attention maps and their rows, and the shares that softmax makes.
 
-/** The place of the largest number, the first of equals. */
-export function largest(numbers) {
-  return numbers.reduce((best, value, i) => (value > numbers[best] ? i : best), 0);
+/** The place of the largest number, the first of equals; the place `but` is left out. */
+export function largest(numbers, but = -1) {
+  const better = (value, i, best) => i !== but && value > numbers[best];
+  return numbers.reduce((best, value, i) => (better(value, i, best) ? i : best), but ? 0 : 1);
+}
+
+/** The cosines of the angles between row n of a table (N, width) and all of its rows; 0 with a row of zeros. */
+export function cosines(table, width, n) {
+  const dot = (a, b) => {
+    let sum = 0;
+    for (let d = 0; d < width; d++) sum += table[a * width + d] * table[b * width + d];
+    return sum;
+  };
+  const cosine = (m) => dot(n, m) / (Math.sqrt(dot(n, n) * dot(m, m)) || 1);
+  return Array.from({ length: table.length / width }, (_, m) => cosine(m));
 }
 
 /** The mean of the heads of one block, (h, T, T) -> (T, T), or of the pooling, (h, T) -> (T). */

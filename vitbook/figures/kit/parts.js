@@ -16,18 +16,8 @@ export const rowsOf = (t, x, n, D, row) =>
   );
 
 /** One token (1, D) stands at place `seat` of each image, the patches in the places left over: (B N, D) -> (B T, D). */
-export function seated(t, token, patches, s, seat) {
-  return joined(
-    t,
-    rowsOf(t, token, s.B, s.D, () => 0),
-    patches,
-    s,
-    seat,
-  );
-}
-
-/** The same with a token of its own for each image, (B, D). */
-export function joined(t, tokens, patches, { B, N, T }, seat) {
+export function seated(t, token, patches, { B, N, T, D }, seat) {
+  const tokens = rowsOf(t, token, B, D, () => 0);
   const place = (n) => (n < seat ? n : n + 1);
   const places = [
     integers(B, (b) => b * T + seat),
@@ -35,9 +25,6 @@ export function joined(t, tokens, patches, { B, N, T }, seat) {
   ];
   return t.join([tokens, patches], places);
 }
-
-/** Half a cosine, from 1 to 0. */
-export const falling = (share) => (1 + Math.cos(Math.PI * share)) / 2;
 
 /** Is a weight a matrix, so that it multiplies? Positions and tokens are added. */
 export const isMatrix = (name, { rows }) => rows > 1 && name !== "positions.table";
@@ -48,9 +35,6 @@ export const RIGHT = {
     const [channel, y, x] = [Math.floor(i / (ph * pw)), Math.floor(i / pw) % ph, i % pw];
     return (channel * height + Math.floor(n / cols) * ph + y) * width + (n % cols) * pw + x;
   },
-  // Weights that a right model has not, and what becomes of the patches' tokens, (B N, D).
-  extra: () => ({}),
-  patched: (x) => x,
   // The cls token joins the patches; (B N, D) -> (B T, D).
   prepend: (t, token, patches, s) => seated(t, token, patches, s, 0),
   // One vector of the table is added at each place; s.seats says which, where some patches are no tokens.
@@ -59,13 +43,9 @@ export const RIGHT = {
       x,
       rowsOf(t, table, B * T, D, (row) => seats?.[row % T] ?? row % T),
     ),
-  // What the blocks get of the embedding.
-  embedded: (t, x) => x,
-  // Which blocks run, one after the other.
-  blocks: (L) => [...Array(L).keys()],
   // The norm after the last block.
   last: (x, norm) => norm(x),
-  // What is read at the end; (B T, D) -> (B, D). It gets the cls token, too.
+  // What is read at the end; (B T, D) -> (B, D).
   read: (t, x, { B, T, D }) => rowsOf(t, x, B, D, (b) => b * T),
   // Where the d numbers of a head begin among the rows of q, k and v; part is 0, 1, 2.
   split: (b, head, i, part, { T, D, d }) => ((b * T + i) * 3 + part) * D + head * d,
@@ -74,25 +54,15 @@ export const RIGHT = {
   // What the heads make of q, k and v, each (B h T, d).
   mix: (q, k, v, { scores, times, softmax, mixed, d }) =>
     mixed(softmax(times(scores(q, k), 1 / Math.sqrt(d))), v),
-  // What an attention layer makes of its tokens.
-  layer: (t, x, s, attention) => attention(x, s),
   // The wiring of a block.
   block: (x, { attention, mlp, norm1, norm2, add }) => {
     x = add(x, attention(norm1(x)));
     return add(x, mlp(norm2(x)));
   },
-  activation: (t, x) => t.gelu(x),
-  norm: (t, x, gain, shift, eps) => t.norm(x, gain, shift, eps),
   // What becomes of the logits.
   logits: (t, x) => x,
-  // Training. Which weights learn, and which of them are pulled to zero: only what multiplies.
+  // Training. Which weights learn.
   learns: () => true,
-  decays: isMatrix,
-  // The learning rate of a step (from 0) out of all steps: up in a line, then down half a cosine.
-  rate: (step, steps, peak, warmup) => {
-    if (step < warmup) return (peak * (step + 1)) / warmup;
-    return peak * falling((step - warmup) / (steps - warmup));
-  },
   // Are the gradients set to zero before each step?
   cleared: true,
   // The order of an epoch's images.

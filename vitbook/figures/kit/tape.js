@@ -226,38 +226,22 @@ export class Tape {
   }
 
   gelu(x) {
-    return this.curve(x, (n, y, slope) => this.wasm.gelu(4 * x.at, 4 * y, 4 * slope, n));
-  }
-
-  relu(x) {
-    return this.curve(x, (n, y, slope) => {
-      const F = this.numbers;
-      for (let i = 0; i < n; i++) {
-        F[slope + i] = F[x.at + i] > 0 ? 1 : 0;
-        F[y + i] = F[slope + i] * F[x.at + i];
-      }
-    });
-  }
-
-  /** A function of each number by itself: fill(n, y, slope) writes its values and its slopes. */
-  curve(x, fill) {
     const n = x.rows * x.cols;
     const y = this.tensor(x.rows, x.width);
     const slope = this.room(n);
-    fill(n, y.at, slope);
+    this.wasm.gelu(4 * x.at, 4 * y.at, 4 * slope, n);
     this.back?.push(() => this.wasm.plusProduct(4 * x.grad, 4 * y.grad, 4 * slope, n));
     return y;
   }
 
-  /** x + factor y */
-  add(x, y, factor = 1) {
+  add(x, y) {
     const n = x.rows * x.cols;
     const z = this.tensor(x.rows, x.width);
     this.plus(z.at, x.at, n);
-    this.plus(z.at, y.at, n, factor);
+    this.plus(z.at, y.at, n);
     this.back?.push(() => {
       if (x.grad !== null) this.plus(x.grad, z.grad, n);
-      if (y.grad !== null) this.plus(y.grad, z.grad, n, factor);
+      if (y.grad !== null) this.plus(y.grad, z.grad, n);
     });
     return z;
   }
@@ -313,15 +297,12 @@ export class Tape {
     return y;
   }
 
-  /** The mean of each n rows that follow each other. */
+  /** The mean of each n rows that follow each other. It has no way back. */
   means(x, n) {
     const { cols } = x;
     const y = this.tensor(x.rows / n, x.width);
-    const each = (visit) => {
-      for (let row = 0; row < x.rows; row++) visit(Math.floor(row / n) * cols, row * cols);
-    };
-    each((to, from) => this.plus(y.at + to, x.at + from, cols, 1 / n));
-    this.back?.push(() => each((to, from) => this.plus(x.grad + from, y.grad + to, cols, 1 / n)));
+    for (let row = 0; row < x.rows; row++)
+      this.plus(y.at + Math.floor(row / n) * cols, x.at + row * cols, cols, 1 / n);
     return y;
   }
 

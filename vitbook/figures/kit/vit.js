@@ -78,8 +78,7 @@ export class ViT {
     this.lists = new Map();
     this.maps = null; // a list, while attention is looked at
     this.silent = []; // heads that give nothing, by block
-    const all = { ...shapes(config, this.sizes), ...parts.extra(this.sizes) };
-    for (const [name, [rows, cols]] of Object.entries(all))
+    for (const [name, [rows, cols]] of Object.entries(shapes(config, this.sizes)))
       this.weights[name] = this.tape.tensor(rows, cols, learns);
     this.tape.keep();
   }
@@ -128,9 +127,9 @@ export class ViT {
     return this.tape.linear(x, this.weights[`${name}.weight`], this.weights[`${name}.bias`]);
   }
 
-  norm(x, name, s) {
+  norm(x, name) {
     const [gain, shift] = [this.weights[`${name}.weight`], this.weights[`${name}.bias`]];
-    return this.parts.norm(this.tape, x, gain, shift, this.config.norm_eps, s);
+    return this.tape.norm(x, gain, shift, this.config.norm_eps);
   }
 
   /** Pixels to patches, (B N, C ph pw): vitnb.patchify. */
@@ -152,12 +151,11 @@ export class ViT {
   }
 
   /** Equation 1: the patches' tokens with the cls token and positions, (B T, D). */
-  embed(tokens, s, positions = true) {
+  embed(patches, s, positions = true) {
     const { tape, parts, weights } = this;
-    const patches = parts.patched(tokens, (y, name) => this.linear(y, name));
     const x = parts.prepend(tape, weights["pool.token"], patches, s);
     const table = positions && weights["positions.table"];
-    return parts.embedded(tape, table ? parts.positions(tape, x, table, s) : x);
+    return table ? parts.positions(tape, x, table, s) : x;
   }
 
   /** Pieces of d numbers of x, from where each begins among its numbers; `beside` of them make a row. */
@@ -212,13 +210,11 @@ export class ViT {
   block(x, b, s) {
     const { tape: t, parts } = this;
     const name = `blocks.${b}`;
-    const attend = (z, sizes) => this.attention(z, `${name}.attention`, sizes, this.silent[b]);
     return parts.block(x, {
-      attention: (y) => parts.layer(t, y, s, attend),
-      mlp: (y) =>
-        this.linear(parts.activation(t, this.linear(y, `${name}.mlp.fc1`)), `${name}.mlp.fc2`),
-      norm1: (y) => this.norm(y, `${name}.norm1`, s),
-      norm2: (y) => this.norm(y, `${name}.norm2`, s),
+      attention: (y) => this.attention(y, `${name}.attention`, s, this.silent[b]),
+      mlp: (y) => this.linear(t.gelu(this.linear(y, `${name}.mlp.fc1`)), `${name}.mlp.fc2`),
+      norm1: (y) => this.norm(y, `${name}.norm1`),
+      norm2: (y) => this.norm(y, `${name}.norm2`),
       add: (y, z) => t.add(y, z),
     });
   }
@@ -239,10 +235,9 @@ export class ViT {
 
   /** Equation 4: norm, pool, head. */
   classify(x, s) {
-    const { tape, parts, weights } = this;
-    const last = parts.last(x, (y) => this.norm(y, "norm", s));
-    const read = () => parts.read(tape, last, s, weights["pool.token"]);
-    const pooled = s.pool === "attn" ? this.attentionPool(last, s) : read();
+    const { tape, parts } = this;
+    const last = parts.last(x, (y) => this.norm(y, "norm"));
+    const pooled = s.pool === "attn" ? this.attentionPool(last, s) : parts.read(tape, last, s);
     return parts.logits(tape, this.linear(pooled, "head"));
   }
 
@@ -250,7 +245,7 @@ export class ViT {
   forward(pixels, B) {
     const s = { ...this.sizes, B };
     let x = this.embed(this.patches(pixels, s), s);
-    for (const b of this.parts.blocks(s.L)) x = this.block(x, b, s);
+    for (const b of range(s.L)) x = this.block(x, b, s);
     return this.classify(x, s);
   }
 
@@ -267,8 +262,7 @@ export class ViT {
   look(pixels) {
     this.maps = [];
     this.logits(pixels);
-    const { T, h } = this.sizes;
-    const maps = this.maps.filter((map) => map.length === h * T * T); // a layer over the batch has none of one image
+    const { maps } = this;
     this.maps = null;
     const table = this.weights["positions.table"];
     return { maps, positions: table ? this.tape.read(table) : null };

@@ -1,5 +1,5 @@
 // Buttons over which arrow keys walk, and images of which one is chosen.
-import { ARROWS, KEYS } from "../kit/controls.js";
+import { KEYS, onArrows } from "../kit/controls.js";
 import { h } from "../kit/dom.js";
 
 /** Buttons of which one has the tab stop; arrow keys walk over them, `columns` to a row. Gives a function that moves it. */
@@ -7,11 +7,7 @@ export function walk(buttons, columns, arrive = () => {}) {
   const stop = (index) => buttons.forEach((button, i) => (button.tabIndex = i === index ? 0 : -1));
   buttons.forEach((button, i) => {
     button.addEventListener("focus", () => stop(i));
-    button.addEventListener("keydown", (event) => {
-      const [dx, dy] = ARROWS[event.key] ?? [];
-      if (dx === undefined) return;
-      event.preventDefault();
-      event.stopPropagation();
+    onArrows(button, (dx, dy) => {
       const next = i + dx + dy * columns;
       if (!buttons[next]?.getClientRects().length) return; // none there, or none that shows
       buttons[next].focus();

@@ -1,6 +1,6 @@
 // One forward pass, live: patches leave the image and become tokens, blocks let them attend, the bars of the answer grow.
 import { palette } from "../kit/canvas.js";
-import { ARROWS, KEYS, button, slider } from "../kit/controls.js";
+import { KEYS, button, onArrows, slider } from "../kit/controls.js";
 import { h, s, soft } from "../kit/dom.js";
 import { between, calm, eased, glide } from "../kit/motion.js";
 import { answerOf, stopAt, stopsOf } from "./moments.js";
@@ -42,12 +42,7 @@ export function passPanel({ net, root, put, state, names }, easel, tiles) {
     h("button", { type: "button", onclick: () => travel(stop), ...KEYS }, name),
   );
   const values = Array.from({ length: STEPS * last + 1 }, (_, i) => i / STEPS);
-  const input = track.node.querySelector("input");
-  input.addEventListener("keydown", (event) => {
-    const [dx, dy] = ARROWS[event.key] ?? [];
-    if (dx === undefined) return;
-    event.preventDefault();
-    event.stopPropagation();
+  onArrows(track.node.querySelector("input"), (dx, dy) => {
     const half = Math.round(2 * now.moment) / 2 + (dx - dy) / 2; // an arrow goes to the next half of a moment
     leap(Math.min(last, Math.max(0, half)));
   });

@@ -1,5 +1,6 @@
 // What the reader has set, and what a race has said so far.
 import { bytes } from "../kit/figure.js";
+import { cosines, meanOfHeads } from "../kit/maps.js";
 
 /** What the reader has set, checked: {key, fault, positions, dataset, seed, steps, config, data, classes}. */
 export function contestOf(get, seeds) {
@@ -68,17 +69,10 @@ export function aheadOf([right, its]) {
 /** The similarity (cosine) of the positions of all patches, (N, N), from a table (T, D) whose row 0 is the cls token's. */
 export function similarity(table, T) {
   const D = table.length / T;
-  const row = (t) => table.subarray(t * D, (t + 1) * D);
-  const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
-  const rows = Array.from({ length: T - 1 }, (_, n) => row(n + 1));
-  const norms = rows.map((a) => Math.sqrt(dot(a, a)) || 1);
-  return rows.map((a, i) => rows.map((b, j) => dot(a, b) / (norms[i] * norms[j])));
+  return Array.from({ length: T - 1 }, (_, n) => cosines(table.subarray(D), D, n));
 }
 
 /** What row 0 of a map (h, T, T) says of the patches, the mean of its heads; first is the patches' first column. */
 export function gazeOf(map, T, first) {
-  const h = map.length / (T * T);
-  const mean = (t) =>
-    Array.from({ length: h }, (_, head) => map[head * T * T + t]).reduce((a, b) => a + b) / h;
-  return Array.from({ length: T - 1 }, (_, n) => mean(first + n));
+  return [...meanOfHeads(map, map.length / (T * T)).subarray(first, first + T - 1)];
 }
