@@ -79,7 +79,6 @@ def drawing(name):
 def test_every_drawing_is_tried():
     functions = {name for name in drawings.__all__ if name[0].islower() and name != "in_page"}
     assert functions == {name.split()[0] for name in ALL}
-    assert all(f"    {name}(" in drawings.__doc__ for name in functions)
 
 
 def test_both_arrangements_are_whole_and_described(drawing):
@@ -268,7 +267,6 @@ def test_every_part_of_the_map_leads_to_its_chapter():
 
 def test_the_map_names_the_chapters_numbers_and_explains_its_letters():
     book = STORED.parents[1]
-    assert list(NUMBERS) == list(drawings.PARTS)
     assert all((book / f"{number:02}-{part}.ipynb").is_file() for part, number in NUMBERS.items())
     said, page = numbers(drawings.whole_model()), (book / "legend.md").read_text(encoding="utf-8")
     assert {str(number) for number in NUMBERS.values()} <= set(said)
