@@ -109,7 +109,6 @@ def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
 
 def run() -> dict:
     data = clothes().subset(THIS.steps * STACK_RECIPE.batch_size, test=THIS.test_images)
-    torch.set_num_threads(1)
     arms = []
     for norm, warmup, change in ARMS:
         runs = [one(data, norm, warmup, change, seed) for seed in THIS.seeds]

@@ -134,7 +134,6 @@ def look(data: Dataset, mean: ViT, cls: ViT) -> dict:
 
 def run() -> dict:
     data = clothes().subset(THIS.images, test=THIS.test_images)
-    torch.set_num_threads(1)
     runs = []
     for seed in THIS.seeds:
         runs.append(one(data, seed))

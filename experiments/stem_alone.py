@@ -1,15 +1,11 @@
 """The convolutions of the five minutes without blocks behind them, for the same time: what do the blocks bring?
 
 The control of five_minutes.py: its recipe and seeds, and as many epochs as
-take the convolutions alone the time of its ten. Steps of both are clocked
-first; two runs at a time, each on a core of its own. The result of a seed is
-the accuracy after its last step, on the test images, which are looked at once.
+take the convolutions alone the time of its ten. Steps of both are clocked first.
 """
 
 from dataclasses import replace
 from functools import partial
-
-import torch
 
 from experiments._budget import Arm, steps_within, two_at_a_time
 from experiments._experiment import Experiment
@@ -30,7 +26,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     arms = {"with blocks": Arm(fast_vit, THIS.recipe), "alone": Arm(alone, THIS.recipe)}
     steps = steps_within(300, "stem_alone", arms)
     recipe = replace(THIS.recipe, epochs=THIS.recipe.epochs * steps["alone"] / steps["with blocks"])
