@@ -167,6 +167,5 @@ def store_code(name: str) -> None:
 def thin(values: list[float], points: int = 300) -> list[float]:
     """Means of equal stretches, at most `points` of them, to four digits: what a curve needs."""
     width = -(-len(values) // points)
-    return [
-        float(f"{sum(part) / len(part):.4g}") for part in (values[i : i + width] for i in range(0, len(values), width))
-    ]
+    parts = (values[i : i + width] for i in range(0, len(values), width))
+    return [float(f"{sum(part) / len(part):.4g}") for part in parts]
