@@ -94,23 +94,18 @@ def _broken(line: str) -> tuple[str, str]:
 def _branch(sheet: Sheet, stream: float, x: float, y: float, layer: str, w: float, pre: bool, size: float) -> None:
     """One branch of a block: it leaves the stream at y and joins it again."""
     cx = x + w / 2
-    boxes = ["norm", layer] if pre else [layer]
     at = y + (22 if pre else 38)
     sheet.path(f"M{stream} {y + 4}H{cx}V{at}", "soft")
-    for i, name in enumerate(boxes):
-        place = Place(x, at, w, 38 if name == "mlp" else 34)
-        if name == "norm":
-            sheet.norm(Place(x + 12, at, w - 24, 30))
-            at += 30
-        elif name == "mlp":
-            sheet.mlp(place)
-            at += 38
-        else:
-            sheet.box(place, "attention", "weights", size=size)
-            at += 34
-        if i + 1 < len(boxes):
-            sheet.arrow((cx, at), (cx, at + 18))
-            at += 18
+    if pre:
+        sheet.norm(Place(x + 12, at, w - 24, 30))
+        sheet.arrow((cx, at + 30), (cx, at + 48))
+        at += 48
+    tall = 38 if layer == "mlp" else 34
+    if layer == "mlp":
+        sheet.mlp(Place(x, at, w, tall))
+    else:
+        sheet.box(Place(x, at, w, tall), "attention", "weights", size=size)
+    at += tall
     join = y + (130 if pre else 100)
     sheet.arrow((cx, at), (cx, join), (stream + 10, join))
     sheet.plus(stream, join, 10)
