@@ -1,7 +1,4 @@
-"""Chapters with DINOv2 where neither its weights nor onnx are installed: they say so, and run to their end.
-
-Nor are the images of Tux Paint: the few crops that stand in for them take a third of the time.
-"""
+"""Chapters with DINOv2 where neither its weights nor onnx are installed: they say so, and run to their end."""
 
 import json
 import os
@@ -28,8 +25,6 @@ class Without:
         return None if hidden else self.finder.find_spec(name, path, target)
 
 sys.meta_path[:] = map(Without, sys.meta_path)
-from vitbook import images
-images.STAMPS_FOLDER = images.Path("none")
 names = {"__name__": "__main__"}
 for source in json.load(sys.stdin):
     exec(source, names)
