@@ -46,6 +46,8 @@ def measure(name: str) -> dict[str, Any]:
     """
     module = importlib.import_module(f"experiments.{name}")
     code, resumed = source(), bool(kept(name))
+    if module.THIS.torch_threads:
+        torch.set_num_threads(module.THIS.torch_threads)
     with clock(name) as seconds:
         result = module.run()
     return {

@@ -17,8 +17,9 @@ JUDGED_ON = {  # by the purpose of an experiment: the images that may judge its 
 class Experiment:
     """What an experiment sets, by name: THIS.recipe in its script is "recipe" in its record.
 
-    side_by_side says how many of its trainings run at a time. A purpose of
-    "timing" trains nothing that is judged.
+    side_by_side says how many of its trainings run at a time, torch_threads on
+    how many threads this process computes (None: as many as torch likes). A
+    purpose of "timing" trains nothing that is judged.
     """
 
     def __init__(
@@ -26,11 +27,12 @@ class Experiment:
         seeds: list[int],
         purpose: str,
         side_by_side: int = 1,
+        torch_threads: int | None = 1,
         device: str = "cpu",
         data: str | None = "fashion_mnist",
         **settings: Any,
     ):
-        self.seeds, self.purpose, self.side_by_side = seeds, purpose, side_by_side
+        self.seeds, self.purpose, self.side_by_side, self.torch_threads = seeds, purpose, side_by_side, torch_threads
         judged_on = {} if purpose == "timing" else {"judged_on": JUDGED_ON[purpose]}
         self.settings = {"device": device} | ({"data": data} if data else {}) | judged_on | settings
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,12 +13,11 @@ from torch.nn.utils import clip_grad_norm_
 
 from experiments._experiment import Experiment
 from experiments._models import PAGE_RECIPE
-from experiments._trials import checkpoint, plain_products
+from experiments._trials import kept_runs, plain_products
 from vitbook import faults
 from vitbook.faults.train import gradient, lr_at, order
 from vitbook.figures._train_data import CONFIGS, dataset
 from vitnb import ViT, ViTConfig
-from vitnb._files import replacing
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
 from vitnb.training import Recipe, decay_groups
@@ -116,18 +116,15 @@ def of_faults(plans: dict[str, tuple]) -> Experiment:
 
 def accuracies(experiment: str, plans: dict) -> dict[str, dict[str, list[float]]]:
     """Train all; every fault's runs are kept when they are finished, and a second start goes on."""
-    torch.set_num_threads(1)
-    results: dict[str, dict[str, list[float]]] = {}
+    results = {}
     for plan, (source, changes, chosen) in plans.items():
-        data, config, results[plan] = dataset(source), replace(CONFIGS[source], **changes), {}
-        file = checkpoint(f"{experiment}-{plan.replace(', ', '-').replace(' ', '-')}")
-        kept = torch.load(file, weights_only=True) if file.exists() else {}
-        for name in ("right", *chosen):
-            if name not in kept:
-                with plain_products():
-                    kept[name] = [one(data, name, config, replace(RECIPES[source], seed=seed)) for seed in SEEDS]
-                print(f"{plan}, {name}: {kept[name]}", flush=True)
-                with replacing(file) as part:
-                    torch.save(kept, part)
-            results[plan][name] = kept[name]
+        kept = kept_runs(f"{experiment}-{plan.replace(', ', '-').replace(' ', '-')}")
+        results[plan] = {name: kept(name, partial(runs, source, changes, name)) for name in ("right", *chosen)}
     return results
+
+
+def runs(source: str, changes: dict, name: str) -> list[float]:
+    """The test accuracies of one fault, or of the right model, by seed."""
+    data, config = dataset(source), replace(CONFIGS[source], **changes)
+    with plain_products():
+        return [one(data, name, config, replace(RECIPES[source], seed=seed)) for seed in SEEDS]

@@ -1,7 +1,10 @@
 """Seconds and bytes: rivals timed in turn, a training step, the memory of a process."""
 
+import json
 import random
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +81,19 @@ def step(model: nn.Module, images: Tensor, labels: Tensor, lr: float = 1e-4, hal
     return one
 
 
-def memory_of_this_process(key: str) -> int:
-    """Bytes that Linux counts for this process: VmRSS now, VmHWM at the peak."""
-    return 1024 * int(re.search(rf"{key}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+def apart(script: str, *words: str) -> int:
+    """What a script of this folder prints when it runs in a process of its own."""
+    command = [sys.executable, "-m", f"experiments.{script}", *words]
+    return json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
+
+
+def peak_of(one: Callable[[], object]) -> int:
+    """Bytes at the peak of a call, as Linux counts them, less those before it."""
+
+    def counted(key: str) -> int:
+        return 1024 * int(re.search(rf"{key}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = counted("VmRSS")
+    one()
+    return counted("VmHWM") - before

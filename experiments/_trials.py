@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import torch
@@ -27,6 +28,22 @@ from vitnb.weights import save
 def checkpoint(name: str) -> Path:
     """Where an experiment keeps a run that may be interrupted; deleted when its result is stored."""
     return Path(os.environ.get("VITNB_CHECKPOINTS", ROOT / ".cache" / "checkpoints")) / f"{name}.pt"
+
+
+def kept_runs(name: str) -> Callable[[str, Callable[[], Any]], Any]:
+    """A function that gives a run by its key: it is made once, and kept, so that a second start goes on."""
+    path = checkpoint(name)
+    runs = torch.load(path, weights_only=True) if path.exists() else {}
+
+    def run(key: str, make: Callable[[], Any]) -> Any:
+        if key not in runs:
+            runs[key] = make()
+            print(f"{key}: {runs[key]}", flush=True)
+            with replacing(path) as part:
+                torch.save(runs, part)
+        return runs[key]
+
+    return run
 
 
 # Plain products: every run the same kernel.
@@ -71,7 +88,10 @@ def tried_run(name: str, build: Callable[[], nn.Module], recipe: Recipe) -> dict
 
 
 def whole_run(name: str, build: Callable[[], nn.Module], recipe: Recipe, validate: bool = True) -> dict:
-    """Train with one seed on all but the validation images, watched by these, or on all images; then test it once."""
+    """Train with one seed on all but the validation images, watched by these, or on all images; then test it once.
+
+    The result of a seed is the accuracy after its last step, on the test images, which are looked at once.
+    """
     test = clothes()
     data = validated() if validate else unwatched(test)
     with plain_products():
@@ -147,6 +167,5 @@ def store_code(name: str) -> None:
 def thin(values: list[float], points: int = 300) -> list[float]:
     """Means of equal stretches, at most `points` of them, to four digits: what a curve needs."""
     width = -(-len(values) // points)
-    return [
-        float(f"{sum(part) / len(part):.4g}") for part in (values[i : i + width] for i in range(0, len(values), width))
-    ]
+    parts = (values[i : i + width] for i in range(0, len(values), width))
+    return [float(f"{sum(part) / len(part):.4g}") for part in parts]

@@ -6,10 +6,8 @@ of its own whose peak the operating system keeps, so what a kernel allocates
 for itself counts as well (Linux).
 """
 
-import json
-import subprocess
 import sys
-from pathlib import Path
+from functools import partial
 from statistics import median
 
 import torch
@@ -17,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from experiments._experiment import Experiment
-from experiments._timing import memory_of_this_process
+from experiments._timing import apart, peak_of
 
 THIS = Experiment(seeds=[0], purpose="timing", data=None, tokens=[512, 1024, 2048, 4096], heads=4, head_dim=32, runs=3)
 
@@ -30,14 +28,13 @@ WAYS = {"fused": F.scaled_dot_product_attention, "written out": written_out}
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
-    return {mode: {way: [apart(mode, way, T) for T in THIS.tokens] for way in WAYS} for mode in ("forward", "training")}
+    return {
+        mode: {way: [measured(mode, way, T) for T in THIS.tokens] for way in WAYS} for mode in ("forward", "training")
+    }
 
 
-def apart(mode: str, way: str, tokens: int) -> dict:
-    """Measure in new processes."""
-    command = [sys.executable, "-m", "experiments.attention_memory", mode, way, str(tokens)]
-    runs = [json.loads(subprocess.check_output(command, text=True)) for _ in range(THIS.runs)]
+def measured(mode: str, way: str, tokens: int) -> dict:
+    runs = [apart("attention_memory", mode, way, str(tokens)) for _ in range(THIS.runs)]
     print(f"{mode}, {way}, {tokens} tokens: {median(runs) / 1e6:.1f} MB", flush=True)
     return {"tokens": tokens, "bytes": median(runs), "runs": runs}
 
@@ -55,10 +52,7 @@ def peak(mode: str, way: str, tokens: int) -> int:
             mixed.sum().backward()
 
     attend(16)  # libraries fetch their workspace at the first call
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-    before = memory_of_this_process("VmRSS")
-    attend(tokens)
-    return memory_of_this_process("VmHWM") - before
+    return peak_of(partial(attend, tokens))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Watched by validation images; the test images are looked at once. Needs a GPU.
 one epoch of few images, and stores nothing.
 """
 
-import time
 from dataclasses import replace
 from statistics import mean, stdev
 
@@ -14,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments._data import clothes, validated
 from experiments._experiment import Experiment
-from experiments._timing import DEVICE
+from experiments._timing import DEVICE, seconds_of
 from experiments._trials import train
 from vitbook import budget
 from vitnb import ViT, ViTConfig, record_attention
@@ -26,6 +25,7 @@ from vitnb.vit import count_parameters
 THIS = Experiment(
     seeds=[0, 1, 2],
     purpose="choice",
+    torch_threads=None,
     device="cuda",
     reported_on="test",
     model=ViTConfig(
@@ -97,13 +97,4 @@ def peak() -> float:
     """Operations a second of one large product of matrices: what the device can reach, in bfloat16 on a GPU."""
     side = 8192 if DEVICE == "cuda" else 1024
     a = torch.randn(side, side, device=DEVICE, dtype=torch.bfloat16 if DEVICE == "cuda" else torch.float32)
-    rates = []
-    for _ in range(5):
-        if DEVICE == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        a @ a
-        if DEVICE == "cuda":
-            torch.cuda.synchronize()
-        rates.append(2 * side**3 / (time.perf_counter() - start))
-    return max(rates)
+    return 2 * side**3 / min(seconds_of(lambda: a @ a, 1) for _ in range(5))

@@ -35,7 +35,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     torch.manual_seed(THIS.seeds[0])
     chance = random.Random(THIS.seeds[0])
     models = {side: ViT(replace(THIS.model, img_size=side)).eval() for side in THIS.sides}

@@ -10,7 +10,6 @@ three in a run with another seed. Judged by 5,000 images held out of the trainin
 from dataclasses import replace
 from functools import partial
 
-import torch
 from torch import nn
 
 from experiments._budget import Arm, steps_within, trained_for
@@ -44,7 +43,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     steps = steps_within(THIS.seconds, "cnn", {model: Arm(build, THIS.recipe) for model, build in MODELS.items()})
     cases = [(model, n) for model in MODELS for n in THIS.images]
     tried = trained({(*case, lr): lr for case in cases for lr in THIS.rates}, steps, "cnn-rates", [THIS.tuned_with])

@@ -21,7 +21,7 @@ from experiments._experiment import Experiment
 from experiments._models import GAINS, STACK, STACK_RECIPE, STACK_STEPS, stack
 from vitnb import ViT
 from vitnb.data import Dataset
-from vitnb.training import Training, fit
+from vitnb.training import fit
 
 DEPTH, LR, WARMUP = 36, 3e-3, 50
 ARMS = [("pre", 0, ""), ("pre", WARMUP, ""), ("post", 0, ""), ("post", WARMUP, ""), ("post", 0, "layer scale")]
@@ -92,11 +92,10 @@ def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
         if step in THIS.gradient_steps:
             gradients.append([float(f"{g:.4g}") for g in mlp_gradients(model, *first)])
 
-    def callback(run: Training) -> None:
-        look(run.step)
-
     look(0)
-    history = fit(model, data, replace(THIS.recipe, warmup=warmup / THIS.steps, seed=seed), [callback])
+    history = fit(
+        model, data, replace(THIS.recipe, warmup=warmup / THIS.steps, seed=seed), [lambda run: look(run.step)]
+    )
     return {
         "between": between,
         "push": [size for size, _ in pushes],
@@ -109,7 +108,6 @@ def one(data: Dataset, norm: str, warmup: int, change: str, seed: int) -> dict:
 
 def run() -> dict:
     data = clothes().subset(THIS.steps * STACK_RECIPE.batch_size, test=THIS.test_images)
-    torch.set_num_threads(1)
     arms = []
     for norm, warmup, change in ARMS:
         runs = [one(data, norm, warmup, change, seed) for seed in THIS.seeds]

@@ -28,7 +28,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     data = validated().subset(THIS.images)
     return {"validation_accuracy": {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in THIS.arms}}
 

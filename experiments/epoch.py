@@ -20,6 +20,7 @@ from vitnb.training import Recipe, fit
 THIS = Experiment(
     seeds=[0],
     purpose="timing",
+    torch_threads=None,
     data=None,
     device=DEVICE,
     images=20_000,

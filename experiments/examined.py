@@ -9,6 +9,7 @@ import inspect
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import get_context
 from statistics import median
 
@@ -98,12 +99,9 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    right = [
-        alone(one, name, build, image, K, BY_DESIGN.get(name.split(" | ")[0], ()))
-        for name, build, image, K in libraries()
-    ]
-    hands = [alone(one, name, *model[:3], ()) for name, model in handwritten().items()]
-    wrong = [alone(one, name, of_fault(name), (1, 28, 28), 10, ()) for name in in_a_model()]
+    right = [alone(*model, BY_DESIGN.get(model[0].split(" | ")[0], ())) for model in libraries()]
+    hands = [alone(name, *model[:3], ()) for name, model in handwritten().items()]
+    wrong = [alone(name, of_fault(name), (1, 28, 28), 10, ()) for name in in_a_model()]
     seconds, megabytes = ([row[key] for row in (*right, *hands, *wrong)] for key in ("seconds", "megabytes"))
     return {
         "libraries": right,
@@ -116,11 +114,11 @@ def run() -> dict:
     }
 
 
-def alone(function: Callable, *arguments) -> dict:
-    """What a function returns in a process of its own."""
+def alone(*arguments) -> dict:
+    """What one() returns in a process of its own."""
     context = get_context("fork")
     reader, writer = context.Pipe(duplex=False)
-    process = context.Process(target=lambda: writer.send(function(*arguments)))
+    process = context.Process(target=lambda: writer.send(one(*arguments)))
     process.start()
     result = reader.recv()
     process.join()
@@ -158,36 +156,16 @@ def libraries() -> list[tuple[str, Callable[[], nn.Module], tuple, int]]:
         found.append((_told(name, changes), lambda n=name, o=options: timm.create_model(n, **o), options["img_size"]))
     stems = torchvision.models.vision_transformer.ConvStemConfig
     for changes in ({}, {"dropout": 0.1}, {"representation_size": 32}, {"conv_stem_configs": [stems(64, 3, 2)] * 4}):
-        build = torchvision.models.VisionTransformer
-        found.append(
-            (
-                _told("torchvision", changes),
-                lambda b=build, c=changes: b(64, 16, 2, 4, 64, 128, num_classes=10, **c),
-                64,
-            )
-        )
+        build = partial(torchvision.models.VisionTransformer, 64, 16, 2, 4, 64, 128, num_classes=10)
+        found.append((_told("torchvision", changes), lambda b=build, c=changes: b(**c), 64))
     for module, kind, changes in VIT_PYTORCH:
         build = getattr(importlib.import_module(f"vit_pytorch.{module}"), kind)
-        usual = {
-            "image_size": 64,
-            "patch_size": 16,
-            "num_classes": 10,
-            "dim": 64,
-            "depth": 2,
-            "heads": 4,
-            "mlp_dim": 128,
-        }
+        usual = dict(image_size=64, patch_size=16, num_classes=10, dim=64, depth=2, heads=4, mlp_dim=128)
         taken = inspect.signature(build.__init__).parameters
         options = {key: value for key, value in (usual | changes).items() if key in taken or "kwargs" in taken}
         found.append((_told(module, changes), lambda b=build, o=options: b(**o), 64))
     for kind in HUGGING_FACE:
-        small = {
-            "hidden_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 128,
-            "image_size": 64,
-        }
+        small = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=64)
         relative = {"use_relative_position_bias": True} if kind in ("Beit", "Data2VecVision") else {}
         config = getattr(transformers, f"{kind}Config")(**small, patch_size=16, num_labels=10, **relative)
         build = getattr(transformers, f"{kind}ForImageClassification")

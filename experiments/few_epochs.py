@@ -8,8 +8,6 @@ seconds of an image are clocked in turn with the textbook's own.
 import random
 from dataclasses import replace
 
-import torch
-
 from experiments._data import clothes, enlarged
 from experiments._experiment import Experiment
 from experiments._models import FAST_VIT, FIVE_MINUTES, TEXTBOOK_RECIPE, fast_vit
@@ -21,6 +19,7 @@ from vitnb.training import Recipe
 THIS = Experiment(
     seeds=[0, 1, 2],
     purpose="choice",
+    torch_threads=2,
     reported_on="test",
     **FAST_VIT,
     recipe=FIVE_MINUTES,
@@ -32,7 +31,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(2)
     found = []
     for epochs in THIS.epochs:
         runs = [one(replace(THIS.recipe, epochs=epochs, seed=seed)) for seed in THIS.seeds]

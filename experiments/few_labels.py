@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import torch
 from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,8 +19,7 @@ from torch import Tensor
 from experiments._data import clothes
 from experiments._experiment import Experiment
 from experiments._pretrained import SIDE, enlarged, start, to_train
-from experiments._trials import accuracy, checkpoint
-from vitnb._files import replacing
+from experiments._trials import accuracy, kept_runs
 from vitnb.data import Dataset
 from vitnb.training import Recipe, fit
 
@@ -59,24 +57,20 @@ def one(way: str, setting: float, few: Dataset, seed: int) -> tuple[Callable[[Te
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     data = clothes()
     held = data.hold_out(THIS.images["validation"])
     test = [x[: THIS.images["test"]] for x in (data.test_images, data.test_labels)]
-    store = checkpoint("few_labels-runs")
-    done = torch.load(store, weights_only=True) if store.exists() else {}
+    kept = kept_runs("few_labels-runs")
 
-    def stored(count: int, way: str, setting: float, seed: int) -> dict:
-        key = f"{count} {way} {setting} {seed}"
-        if key not in done:
-            judged, seconds = one(way, setting, held.subset(10 * count, seed), seed)
-            done[key] = {"test_accuracy": judged(*test), "cpu_seconds": round(seconds, 1)}
-            if seed == THIS.seeds[0]:
-                done[key]["validation_accuracy"] = judged(held.test_images, held.test_labels)
-            with replacing(store) as part:
-                torch.save(done, part)
-            print(key, done[key], flush=True)
-        return done[key]
+    def made(count: int, way: str, setting: float, seed: int) -> dict:
+        judged, seconds = one(way, setting, held.subset(10 * count, seed), seed)
+        run = {"test_accuracy": judged(*test), "cpu_seconds": round(seconds, 1)}
+        if seed == THIS.seeds[0]:
+            run["validation_accuracy"] = judged(held.test_images, held.test_labels)
+        return run
+
+    def stored(*case) -> dict:
+        return kept(" ".join(map(str, case)), partial(made, *case))
 
     result: dict = {}
     for count in THIS.labels_per_class:

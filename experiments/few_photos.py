@@ -8,17 +8,16 @@ on other images; for the raw pixels leaving one out chooses the penalty.
 """
 
 from dataclasses import replace
+from functools import partial
 
-import torch
 from sklearn.linear_model import RidgeClassifierCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from experiments._experiment import Experiment
 from experiments._pretrained import MEAN, STD, start
-from experiments._trials import accuracy, checkpoint
+from experiments._trials import accuracy, kept_runs
 from vitbook import images
-from vitnb._files import replacing
 from vitnb.data import Dataset
 from vitnb.training import Recipe, fit
 
@@ -53,23 +52,18 @@ def one(way: str, few: Dataset, seed: int) -> dict:
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     pixels, labels, classes = images.stamps(THIS.img_size)
     if not images.STAMPS_FOLDER.is_dir():
         raise RuntimeError("this experiment needs the Debian package tuxpaint-stamps-default")
-    store = checkpoint("few_photos-runs")
-    done = torch.load(store, weights_only=True) if store.exists() else {}
-    result: dict = {}
+    kept, result = kept_runs("few_photos-runs"), {}
+
+    def drawn(way: str, count: int, seed: int) -> dict:
+        train, test = images.draw(labels, count, THIS.tested_per_class, seed)
+        sets = pixels[train], labels[train], pixels[test], labels[test]
+        return one(way, Dataset(*sets, tuple(classes), mean=MEAN, std=STD, mirror=True), seed)
+
     for count in THIS.labels_per_class:
         for way in ("raw pixels", *THIS.learning_rates):
-            for seed in THIS.seeds:
-                if (key := f"{count} {way} {seed}") not in done:
-                    train, test = images.draw(labels, count, THIS.tested_per_class, seed)
-                    sets = pixels[train], labels[train], pixels[test], labels[test]
-                    done[key] = one(way, Dataset(*sets, tuple(classes), mean=MEAN, std=STD, mirror=True), seed)
-                    with replacing(store) as part:
-                        torch.save(done, part)
-                    print(key, done[key], flush=True)
-            runs = [done[f"{count} {way} {seed}"] for seed in THIS.seeds]
+            runs = [kept(f"{count} {way} {seed}", partial(drawn, way, count, seed)) for seed in THIS.seeds]
             result.setdefault(str(count), {})[way] = {name: [run[name] for run in runs] for name in runs[0]}
     return {"labels": result}

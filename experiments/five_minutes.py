@@ -8,17 +8,16 @@ ran is stored beside the results: unpacked, it takes the same command.
 
 from dataclasses import replace
 
-import torch
-
 from experiments._experiment import Experiment
 from experiments._models import FAST_VIT, FIVE_MINUTES, fast_vit
 from experiments._trials import store_code, whole_run, whole_runs
 
-THIS = Experiment(seeds=list(range(10)), purpose="choice", reported_on="test", **FAST_VIT, recipe=FIVE_MINUTES)
+THIS = Experiment(
+    seeds=list(range(10)), purpose="choice", torch_threads=2, reported_on="test", **FAST_VIT, recipe=FIVE_MINUTES
+)
 
 
 def run() -> dict:
-    torch.set_num_threads(2)
     recipes = [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]
     runs = [whole_run("five_minutes", fast_vit, recipe) for recipe in recipes]
     store_code("five_minutes")

@@ -68,7 +68,6 @@ def one(data: Dataset, arm: str, seed: int) -> float:
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     data, found = dataset(DATA), {}
     for arm, (*_, seeds) in THIS.arms.items():
         with plain_products():

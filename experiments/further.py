@@ -1,14 +1,12 @@
 """What further changes are worth to a ViT with convolutions first, with two minutes of one processor core for each.
 
 Chapter 10: each change is made to the model at the top of the ladder with the
-default recipe, alone but for Muon with another learning rate. The steps of all
-are clocked first. Judged by 5,000 images held out of the training images. Muon is by
-Jordan et al. 2024, dropped tokens by Liu et al. 2022.
+default recipe, alone but for Muon with another learning rate. Muon is by Jordan
+et al. 2024, dropped tokens by Liu et al. 2022.
 """
 
 from functools import partial
 
-import torch
 from timm.layers import PatchDropout
 
 from experiments._budget import Arm, for_seconds
@@ -37,7 +35,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     arms = {}
     for name, change in THIS.changes.items():
         model, recipe = changed(THIS.model, THIS.recipe, change)

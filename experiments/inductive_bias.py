@@ -9,7 +9,6 @@ shifted in training. A last arm is the ViT on patches that reshape alone makes.
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
 from torch import Tensor, nn
 
 from experiments._data import clothes
@@ -86,5 +85,4 @@ def one(data: Dataset, arm: str, seed: int) -> dict:
 
 def run() -> dict:
     data = clothes()
-    torch.set_num_threads(1)
     return {"runs": {arm: [one(data, arm, seed) for seed in THIS.seeds] for arm in ARMS}}

@@ -44,7 +44,6 @@ def last_gradient(data: Dataset, width: int, depth: int, norm: str, std: float |
 
 def run() -> dict:
     data, arms = clothes(), []
-    torch.set_num_threads(1)
     for width, norm, start in itertools.product(WIDTHS, THIS.norms, THIS.starts):
         found = {
             str(depth): [last_gradient(data, width, depth, norm, THIS.starts[start], seed) for seed in THIS.seeds]

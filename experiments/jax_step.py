@@ -52,7 +52,6 @@ def appendix() -> dict[str, Any]:
 
 def run() -> dict:
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()  # before JAX starts
-    torch.set_num_threads(1)
     if hasattr(os, "sched_setaffinity"):  # whatever threads a library starts, they share one core
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     names, chance = appendix(), random.Random(THIS.seeds[0])

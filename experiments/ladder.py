@@ -7,8 +7,6 @@ holds, so a cheaper model sees more images.
 
 from functools import partial
 
-import torch
-
 from experiments._budget import Arm, for_seconds
 from experiments._experiment import Experiment
 from experiments._models import TEXTBOOK, TEXTBOOK_RECIPE, changed
@@ -40,7 +38,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     arms, changes = {}, {}
     for rung, change in THIS.rungs.items():
         changes |= change

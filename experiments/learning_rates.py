@@ -36,7 +36,6 @@ def cls_tokens(model: ViT, images: Tensor) -> Tensor:
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     data, found = clothes(), {rate: {"test_accuracy": [], "commonest_answer": []} for rate in THIS.rates}
     for seed in THIS.seeds:
         few = data.subset(10 * THIS.labels_per_class, seed)

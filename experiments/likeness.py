@@ -21,6 +21,7 @@ from vitnb._files import replacing
 THIS = Experiment(
     seeds=[0],
     purpose="untrained",
+    torch_threads=None,
     data=None,
     photos={"hopper": "Grace Hopper", "collins": "Eileen Collins", "rocket": "a rocket", "cat": "a cat"},
     grid=24,

@@ -4,14 +4,10 @@ Chapter 10: first both meet four learning rates for two minutes of one core
 with another seed, a ViT and a CNN side by side. What an image took there says
 how many epochs of the CNN fit into the time of the ViT's forty. Then the CNN
 trains as the ViT did, but with AdamW alone; with the first seed with and without
-erasing, and on with what does better on the validation images. The result of a
-seed is the accuracy after its last step, on the test images, which are looked
-at once.
+erasing, and on with what does better on the validation images.
 """
 
 from dataclasses import replace
-
-import torch
 
 from experiments._budget import Arm, steps_within, trained_for, two_at_a_time
 from experiments._experiment import Experiment
@@ -34,7 +30,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     steps = steps_within(THIS.tuned_for, "longer_cnn", {model: Arm(*arm) for model, arm in MODELS.items()})
     cases = [(model, THIS.rates[model][n]) for n in range(4) for model in MODELS]
     tries = {(model, lr): Arm(MODELS[model][0], replace(MODELS[model][1], lr=lr)) for model, lr in cases}

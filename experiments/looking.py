@@ -48,7 +48,6 @@ THIS = Experiment(
 
 def run() -> dict:
     data = clothes().subset(THIS.images)
-    torch.set_num_threads(1)
     runs = []
     for seed in THIS.seeds:
         torch.manual_seed(seed)

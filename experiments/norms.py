@@ -9,16 +9,14 @@ run is kept: a second start goes on.
 import itertools
 import time
 from dataclasses import replace
-
-import torch
+from functools import partial
 
 from experiments._data import clothes
 from experiments._experiment import Experiment
 from experiments._models import GAINS, STACK, STACK_RECIPE, STACK_STEPS, stack
-from experiments._trials import checkpoint
+from experiments._trials import kept_runs
 from vitbook.faults.wire import NormaliseThenAdd
 from vitnb import ViT
-from vitnb._files import replacing
 from vitnb.data import Dataset
 from vitnb.training import fit
 
@@ -64,21 +62,16 @@ def arms() -> list[tuple]:
 def run() -> dict:
     data = clothes()
     data = data.subset(THIS.steps * THIS.recipe.batch_size, test=THIS.test_images)
-    torch.set_num_threads(1)
-    file = checkpoint("norms").with_name("norms-runs.pt")  # the runner deletes it when all is stored
-    runs: dict[str, list[float]] = torch.load(file, weights_only=True) if file.exists() else {}
-    for arm, seed in itertools.product(arms(), THIS.seeds):
-        key, start = f"{arm}, seed {seed}", time.perf_counter()
-        if key not in runs:
-            runs[key] = [round(one(data, *arm, seed), 4), round(time.perf_counter() - start, 1)]
-            print(key, *runs[key], flush=True)
-            with replacing(file) as part:
-                torch.save(runs, part)
-    names = ("depth", "norm", "warmup", "lr", "change")
-    return {
-        "seconds_of_all_runs": round(sum(seconds for _, seconds in runs.values())),
-        "arms": [
-            dict(zip(names, arm, strict=True)) | {"accuracy": [runs[f"{arm}, seed {seed}"][0] for seed in THIS.seeds]}
-            for arm in arms()
-        ],
-    }
+    kept, found, seconds = kept_runs("norms-runs"), [], 0.0
+    for arm in arms():
+        runs = [kept(f"{arm}, seed {seed}", partial(timed, data, *arm, seed)) for seed in THIS.seeds]
+        seconds += sum(taken for _, taken in runs)
+        names = ("depth", "norm", "warmup", "lr", "change")
+        found.append(dict(zip(names, arm, strict=True)) | {"accuracy": [accuracy for accuracy, _ in runs]})
+    return {"seconds_of_all_runs": round(seconds), "arms": found}
+
+
+def timed(*case) -> list[float]:
+    """What one() finds, and its seconds."""
+    start = time.perf_counter()
+    return [round(one(*case), 4), round(time.perf_counter() - start, 1)]

@@ -1,10 +1,8 @@
 """The same ViT in six libraries: time of a training step and of an answer.
 
 Every model has the same sizes, its own code, AdamW, float32 and the same
-images. Rounds are interleaved: each holds one timing of every library, in
-another order each time, and the ratios are taken within a round. So what else
-the machine does meanwhile meets all of them alike. Two of the libraries have
-no bias in q, k and v: they are measured against a vitnb without it.
+images. Two of the libraries have no bias in q, k and v: they are measured
+against a vitnb without it.
 """
 
 import importlib.metadata
@@ -20,6 +18,7 @@ from experiments._timing import DEVICE, race, step
 THIS = Experiment(
     seeds=[0],
     purpose="timing",
+    torch_threads=None,
     data=None,
     device=DEVICE,
     sizes=SIZES,

@@ -25,6 +25,7 @@ POOLS = ("cls", "mean", "patch mean", "attn")
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
     purpose="choice",
+    torch_threads=None,
     images=5_000,
     model=ViTConfig(patch_size=7, embed_dim=32, depth=3, num_heads=2, mlp_ratio=2.0),
     recipe=Recipe(epochs=3, batch_size=50),

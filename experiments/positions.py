@@ -24,6 +24,7 @@ from vitnb.data import Dataset
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="mechanism",
+    torch_threads=None,
     images=8_000,
     test_images=5_000,
     model=PLACED,

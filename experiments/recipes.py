@@ -20,6 +20,7 @@ WATCHED = 1_000  # validation images after each epoch; at the end all of them
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="choice",
+    torch_threads=None,
     images=SHORT_IMAGES,
     model=SMALL,
     recipe=SHORT,

@@ -2,14 +2,11 @@
 
 Chapter 13: the small ViT on images of 28 or 56 pixels (the same images,
 enlarged), in patches of several sizes, each for half a minute of one processor
-core. A step of each is clocked first, and a cheaper model takes more of them.
-Judged by 5,000 images held out of the training images.
+core: a cheaper model takes more steps.
 """
 
 from dataclasses import replace
 from functools import partial
-
-import torch
 
 from experiments._budget import Arm, for_seconds
 from experiments._experiment import Experiment
@@ -29,7 +26,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     arms = {
         name: Arm(partial(ViT, replace(THIS.model, img_size=side, patch_size=patch)), THIS.recipe, side)
         for name, (side, patch) in THIS.arms.items()

@@ -24,6 +24,7 @@ from vitnb import ViT, ViTConfig, record_attention
 THIS = Experiment(
     seeds=[0],
     purpose="timing",
+    torch_threads=None,
     data=None,
     device=DEVICE,
     block=ViTConfig(patch_size=4, embed_dim=128, depth=2, num_heads=4, mlp_ratio=4.0, global_pool="mean"),

@@ -88,14 +88,9 @@ def interventions(model: ViT, images: Tensor, data: Dataset) -> dict:
     empty = torch.full_like(images[:1], black)
     found = {"nothing": read(model, model.embed(images))}
     for name, patches in GROUPS.items():
-        found |= {
-            f"{name}, usual before block {1 + n}": replaced(model, images, usual, patches, n)
-            for n in range(THIS.model.depth)
-        }
-        found |= {
-            f"{name}, empty before block {1 + n}": replaced(model, images, empty, patches, n)
-            for n in range(THIS.model.depth)
-        }
+        for what, others in (("usual", usual), ("empty", empty)):
+            for n in range(THIS.model.depth):
+                found[f"{name}, {what} before block {1 + n}"] = replaced(model, images, others, patches, n)
         found |= {
             f"{name}, black": painted(model, images, black, patches),
             f"{name}, removed": read(model, model.embed(images)[:, left(patches)]),
@@ -134,7 +129,6 @@ def look(data: Dataset, mean: ViT, cls: ViT) -> dict:
 
 def run() -> dict:
     data = clothes().subset(THIS.images, test=THIS.test_images)
-    torch.set_num_threads(1)
     runs = []
     for seed in THIS.seeds:
         runs.append(one(data, seed))

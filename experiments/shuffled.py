@@ -66,7 +66,6 @@ def rounded(values: Tensor, digits: int) -> list:
 def run() -> dict:
     data = clothes()
     data = data.subset(THIS.images, test=THIS.test_images)
-    torch.set_num_threads(1)
     labels = data.test_labels.tolist()
     chosen = [labels.index(label) for label in range(len(data.classes))]  # the first of each class
     N = (THIS.model.img_size // THIS.model.patch_size) ** 2

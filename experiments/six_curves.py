@@ -19,6 +19,7 @@ from vitnb import ViT
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     **page("digits"),
+    torch_threads=None,
     faults=("last read first", "listed blocks", "split by view", "softmax inside", "reshape alone"),
 )
 

@@ -4,15 +4,15 @@ Model and regularisation are those that full_hour.py chose on the validation
 images; it trains a little shorter, and computes in bfloat16, for which some
 processors have instructions: a step of both precisions is timed first. Two
 seeds train at a time, each on a core of its own, so what the clock of a run
-shows is the time of one core while the other is as busy. The result of a seed
-is the accuracy after its last step, on the test images, which are looked at
-once; the model computes in bfloat16 there, too. The code that ran is stored
-beside the results: unpacked, it takes the same command.
+shows is the time of one core while the other is as busy. In the final test the
+model computes in bfloat16, too. The code that ran is stored beside the results:
+unpacked, it takes the same command.
 """
 
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from experiments._experiment import Experiment
 from experiments._models import LONGER, WIDER_VIT, wider_vit
 from experiments._timing import race, step
 from experiments._trials import plain_products, store_code, whole_run, whole_runs
-from vitnb.training import Recipe
 
 ROUNDS = 20
 THIS = Experiment(
@@ -38,16 +37,12 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     with plain_products():
         steps = race({"float32": one_step(wider_vit()), "bfloat16": one_step(half_vit())}, ROUNDS, random.Random(0))
+    one = partial(whole_run, "speed_94", half_vit)
     runs = two_at_a_time(one, [replace(THIS.recipe, seed=seed) for seed in THIS.seeds])
     store_code("speed_94")
     return {"steps": steps} | whole_runs(runs)
-
-
-def one(recipe: Recipe) -> dict:
-    return whole_run("speed_94", half_vit, recipe)
 
 
 def half_vit() -> nn.Module:

@@ -17,7 +17,7 @@ from experiments._models import SIZES
 from experiments._timing import DEVICE, race
 from vitnb import MultiHeadAttention, PatchEmbedding
 
-THIS = Experiment(seeds=[0], purpose="timing", data=None, device=DEVICE, sizes=SIZES, rounds=25)
+THIS = Experiment(seeds=[0], purpose="timing", torch_threads=None, data=None, device=DEVICE, sizes=SIZES, rounds=25)
 
 
 class ByConvolution(PatchEmbedding):

@@ -10,8 +10,6 @@ images, which are looked at once.
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 from experiments._budget import two_at_a_time
 from experiments._experiment import Experiment
 from experiments._models import FAST_VIT, FIVE_MINUTES, fast_vit
@@ -33,7 +31,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     recipes = [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]
     return whole_runs(two_at_a_time(partial(whole_run, "stem_alone", alone), recipes))
 

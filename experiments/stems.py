@@ -2,13 +2,10 @@
 
 Chapter 10: what Muon made of the ladder's top rung (further.py), with more
 channels in its convolutions, with three blocks instead of four, and, as a
-control of what blocks bring, with none. The steps are clocked first; judged by
-5,000 images held out of the training images.
+control of what blocks bring, with none.
 """
 
 from functools import partial
-
-import torch
 
 from experiments._budget import Arm, for_seconds
 from experiments._experiment import Experiment
@@ -35,7 +32,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     arms = {name: Arm(partial(built, widths, depth), THIS.recipe) for name, (widths, depth) in THIS.stems.items()}
     return {"arms": for_seconds("stems", arms, THIS.seconds, THIS.seeds)}
 

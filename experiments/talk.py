@@ -24,6 +24,7 @@ PAIRS = replace(SINGLE, img_size=(14, 28), num_classes=2)
 THIS = Experiment(
     seeds=[0, 1, 2, 3, 4],
     purpose="mechanism",
+    torch_threads=None,
     images={"pairs": 12_000, "single": 6_000},
     models={"pairs": PAIRS, "single": SINGLE},
     recipe=Recipe(epochs=5, batch_size=64),

@@ -7,8 +7,6 @@ it shares its machine with other programs, what an image costs is clocked apart
 
 from dataclasses import replace
 
-import torch
-
 from experiments._data import clothes, enlarged
 from experiments._experiment import Experiment
 from experiments._models import TEXTBOOK_RECIPE
@@ -19,6 +17,7 @@ from vitnb.vit import count_parameters
 THIS = Experiment(
     seeds=[0],
     purpose="mechanism",
+    torch_threads=2,
     model="vitbook.textbook.textbook_vit()",
     pixels=[0, 1],
     recipe=replace(TEXTBOOK_RECIPE, epochs=10),
@@ -26,7 +25,6 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(2)
     with plain_products():
         _, long = train(textbook_vit, enlarged(clothes()), THIS.recipe, "textbook-ten")
     return {

@@ -13,7 +13,16 @@ from experiments._experiment import Experiment
 from vitnb.vit import count_parameters
 from vitnb.weights import from_timm
 
-THIS = Experiment(seeds=[0], purpose="untrained", data=None, depth=2, images=2, tolerance=1e-5, largest=350_000_000)
+THIS = Experiment(
+    seeds=[0],
+    purpose="untrained",
+    torch_threads=None,
+    data=None,
+    depth=2,
+    images=2,
+    tolerance=1e-5,
+    largest=350_000_000,
+)
 
 
 def run() -> dict:

@@ -4,8 +4,6 @@ The small model of chapter 09. The weights are stored beside the result, as
 book/results/trained.safetensors.
 """
 
-import torch
-
 from experiments._experiment import Experiment
 from experiments._models import SMALL
 from experiments._trials import stored_model
@@ -15,5 +13,4 @@ THIS = Experiment(seeds=[0], purpose="mechanism", model=SMALL, recipe=Recipe(epo
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     return stored_model("trained", THIS.model, THIS.recipe)

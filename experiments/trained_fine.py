@@ -6,8 +6,6 @@ The weights are stored beside the result, as book/results/trained_fine.safetenso
 
 from dataclasses import replace
 
-import torch
-
 from experiments._experiment import Experiment
 from experiments._models import SMALL
 from experiments._trials import stored_model
@@ -17,5 +15,4 @@ THIS = Experiment(seeds=[0], purpose="mechanism", model=replace(SMALL, patch_siz
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     return stored_model("trained_fine", THIS.model, THIS.recipe)

@@ -8,8 +8,6 @@ accuracy is above it.
 
 from dataclasses import replace
 
-import torch
-
 from experiments._experiment import Experiment
 from experiments._page import ORDERED, TEST_BATCH, one, page
 from experiments._trials import plain_products
@@ -21,7 +19,6 @@ THIS = Experiment(seeds=list(range(20)), **page(DATA), test_batch=TEST_BATCH)
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     data, config, recipe = dataset(DATA), THIS.model, THIS.recipe
     with plain_products():
         return {name: [one(data, name, config, replace(recipe, seed=seed)) for seed in THIS.seeds] for name in NAMES}

@@ -54,7 +54,6 @@ def one(data: Dataset, name: str, clips: bool, seed: int) -> float:
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     data, found = dataset("digits"), {}
     for way, clips in THIS.clips.items():
         with plain_products():

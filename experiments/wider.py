@@ -56,5 +56,4 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    torch.set_num_threads(1)
     return {"arms": for_seconds("wider", RUNGS, THIS.seconds, THIS.seeds)}

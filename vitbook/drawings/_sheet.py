@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from xml.sax.saxutils import escape
 
-import torch
 from torch import Tensor
 
 from vitbook.drawings._palette import LEVELS, TINT, pair, style
@@ -197,17 +196,14 @@ class Sheet:
         self,
         *points: tuple[float, float],
         label: str = "",
-        side: str = "",
         colour: str = "soft",
         width: float = 1.6,
         size: float = 12,
-        mono: bool = True,
         dash: str | None = None,
     ) -> None:
-        """A line through these points with a head at the last; its label names the shape that flows.
+        """A line through these points with a head at the last.
 
-        side says where the label stands: "above", "below", "left" or "right" of the
-        longest part; by default above a level line and right of an upright one.
+        Its label names the shape that flows, above the longest part if that is level, else right of it.
         """
         (ax, ay), (bx, by) = points[-2:]
         length = ((bx - ax) ** 2 + (by - ay) ** 2) ** 0.5
@@ -222,14 +218,8 @@ class Sheet:
             runs = list(zip(points, points[1:], strict=False))
             (px, py), (qx, qy) = max(runs, key=lambda r: abs(r[1][0] - r[0][0]) + abs(r[1][1] - r[0][1]))
             x, y = (px + qx) / 2, (py + qy) / 2
-            side = side or ("above" if abs(qx - px) > abs(qy - py) else "right")
-            dx, dy, anchor = {
-                "above": (0, -0.85 * size, "middle"),
-                "below": (0, 0.95 * size, "middle"),
-                "left": (-8, 0, "end"),
-                "right": (8, 0, "start"),
-            }[side]
-            self.text(x + dx, y + dy, label, "ink" if mono else "soft", size, anchor, mono=mono)
+            dx, dy, anchor = (0, -0.85 * size, "middle") if abs(qx - px) > abs(qy - py) else (8, 0, "start")
+            self.text(x + dx, y + dy, label, "ink", size, anchor, mono=True)
 
     def box(
         self, place: Place, words: str | Sequence[str], kind: str = "norm", size: float = 13, rx: float = 6
@@ -240,11 +230,10 @@ class Sheet:
         self.lines(place.cx, place.cy, words, size)
         return place
 
-    def plus(self, x: float, y: float, r: float = 9) -> Place:
+    def plus(self, x: float, y: float, r: float = 9) -> None:
         """The sign of a sum."""
         self.circle(x, y, r, "paper", "ink")
         self.path(f"M{n(x - r / 2)} {n(y)}h{n(r)}M{n(x)} {n(y - r / 2)}v{n(r)}", "ink")
-        return Place(x - r, y - r, 2 * r, 2 * r)
 
     def matrix(
         self,
@@ -318,58 +307,39 @@ class Sheet:
         for shade, paths in sorted(pieces.items()):
             self.parts.append(f'<path d="{"".join(paths)}" {self.paint(shade, None)} shape-rendering="crispEdges"/>')
 
-    def vector(
-        self, x: float, y: float, values: Tensor, kind: str, cell: tuple[float, float] = (14, 14), **kwargs: object
-    ) -> Place:
-        """A column of cells without numbers; give values (1, D) for a row."""
-        values = values if values.ndim == 2 else values[:, None]
-        return self.matrix(x, y, values, kind, cell, **{"numbers": False} | kwargs)
-
-    def token(self, x: float, y: float, kind: str = "token", cells: int = 4, side: float = 11) -> Place:
-        """One token as a column of a few features; the cls token wears a diamond."""
-        place = Place(x, y, side + 3, cells * side)
+    def token(self, x: float, y: float, kind: str = "token", side: float = 11) -> None:
+        """One token as a column of four features; the cls token wears a diamond."""
+        place = Place(x, y, side + 3, 4 * side)
         self.rect(place, f"{kind}-3", kind, rx=4, dash=DASHES.get(kind))
-        marks = "".join(f"M{n(x)} {n(y + i * side)}h{n(place.w)}" for i in range(1, cells))
+        marks = "".join(f"M{n(x)} {n(y + i * side)}h{n(place.w)}" for i in range(1, 4))
         self.path(marks, kind, 0.8)
         if kind == "cls":
             self.diamond(place.cx, y - 9)
-        return place
 
-    def tokens(self, x: float, y: float, count: int, cls: bool = True, gap: float = 8, **kwargs: object) -> Place:
-        """A row of tokens, the cls token first."""
-        places = []
-        for i in range(count):
-            places.append(self.token(x, y, "cls" if cls and i == 0 else "token", **kwargs))
-            x = places[-1].right + gap
-        first = places[0]
-        return Place(first.x, first.y, places[-1].right - first.x, first.h)
-
-    def norm(self, place: Place, words: str = "norm") -> Place:
+    def norm(self, place: Place) -> None:
         """A LayerNorm: a pill."""
-        return self.box(place, words, "norm", rx=place.h / 2)
+        self.box(place, "norm", "norm", rx=place.h / 2)
 
-    def mlp(self, place: Place, words: str = "MLP") -> Place:
+    def mlp(self, place: Place) -> None:
         """An MLP: a box that widens in the middle."""
         x, y, w, d = place.x, place.y, place.w, place.h / 4
         corners = (x, y + d), (x + w / 3, y), (x + 2 * w / 3, y), (x + w, y + d)
         corners += tuple((a, 2 * place.cy - b) for a, b in reversed(corners))
         outline = "M" + "L".join(f"{n(a)} {n(b)}" for a, b in corners) + "Z"
         self.path(outline, "mlp", fill=f"mlp-{TINT}")
-        self.text(place.cx, place.cy, words)
-        return place
+        self.text(place.cx, place.cy, "MLP")
 
     def stream(self, *points: tuple[float, float]) -> None:
         """The residual stream: a thick line, in the colour of the tokens that flow in it."""
         self.path("M" + "L".join(f"{n(x)} {n(y)}" for x, y in points), "token", 6, cap="round")
 
-    def bars(self, x: float, y: float, heights: Sequence[float], width: float = 8, gap: float = 4) -> Place:
+    def bars(self, x: float, y: float, heights: Sequence[float], width: float = 8, gap: float = 4) -> None:
         """Logits: bars on a line at y, the largest one filled."""
         for i, height in enumerate(heights):
             spot = Place(x + i * (width + gap), y - height, width, height)
             self.rect(spot, "logits" if height == max(heights) else "logits-3", "logits", width=1)
         total = len(heights) * (width + gap) - gap
         self.path(f"M{n(x - 3)} {n(y)}h{n(total + 6)}", "ink")
-        return Place(x, y - max(heights), total, max(heights))
 
     def diamond(self, x: float, y: float, r: float = 5) -> None:
         """The mark of the cls token."""
@@ -461,8 +431,3 @@ def in_page(svg: str, address: Callable[[str], str | None]) -> str:
 
     both = re.sub(r'<a href="chapter:([\w-]+)"([^>]*)>(.*?)</a>', real, both, flags=re.DOTALL)
     return f'<div class="vd-page">{RESPONSIVE}\n{both}\n</div>'
-
-
-def as_tensor(values: object) -> Tensor:
-    """Return numbers as a tensor."""
-    return values if isinstance(values, Tensor) else torch.tensor(values)

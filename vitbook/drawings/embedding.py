@@ -34,12 +34,10 @@ def patch_to_token(weight: Tensor | None = None, patch: int = 24) -> Drawing:
     pixels = images.boot()[0, row : row + SIDE, col : col + SIDE] / 255  # (p, p)
     token = weight.cpu() @ pixels.flatten()  # (D,)
     alt = (
-        f"An image of a boot, cut into {GRID} by {GRID} patches. Patch {patch}, {SIDE} by {SIDE} "
-        f"pixels, is shown large "
-        f"with its numbers. Its rows are laid end to end as a vector of {SIDE**2} numbers. Below the vector stand the "
-        f"{len(weight)} rows of the weight matrix: each row times the vector, summed, is one "
-        f"feature of the token, which "
-        f"has {len(weight)} features here."
+        f"An image of a boot, cut into {GRID} by {GRID} patches. Patch {patch}, {SIDE} by {SIDE} pixels, is shown "
+        f"large with its numbers. Its rows are laid end to end as a vector of {SIDE**2} numbers. Below the vector "
+        f"stand the {len(weight)} rows of the weight matrix: each row times the vector, summed, is one feature of "
+        f"the token, which has {len(weight)} features here."
     )
     return Drawing(alt, partial(_patch_to_token, pixels, weight.cpu(), token, patch))
 
@@ -62,14 +60,8 @@ def _patch_to_token(pixels: Tensor, weight: Tensor, token: Tensor, patch: int, w
     sheet.text(large.cx, y - 30, f"patch {patch}", weight=700)
     sheet.text(large.cx, y - 13, "(C, p, p)", "soft", size, mono=True)
     if wide:
-        sheet.lines(
-            large.right + 36,
-            large.cy,
-            ["Read it row by row,", "and it is a vector", "of p · p numbers."],
-            13,
-            colour="soft",
-            anchor="start",
-        )
+        words = "Read it row by row,", "and it is a vector", "of p · p numbers."
+        sheet.lines(large.right + 36, large.cy, words, colour="soft", anchor="start")
         return _project_wide(sheet, pixels, weight, token, large, D)
     return _project_narrow(sheet, pixels, weight, token, large, D)
 
@@ -77,7 +69,7 @@ def _patch_to_token(pixels: Tensor, weight: Tensor, token: Tensor, patch: int, w
 def _project_wide(sheet: Sheet, pixels: Tensor, weight: Tensor, token: Tensor, large: Place, D: int) -> Sheet:
     """The vector lies above the rows of the weight, so that what is multiplied stands below each other."""
     w, h, x, y = 36, 28, 24, 276
-    sheet.arrow((large.cx, large.bottom + 10), (large.cx, y - 12), label="flatten", mono=True)
+    sheet.arrow((large.cx, large.bottom + 10), (large.cx, y - 12), label="flatten")
     sheet.matrix(x, y, pixels.flatten()[None], "patch", (w, h), top=1, size=11)
     for i in range(1, SIDE):
         sheet.path(f"M{x + SIDE * i * w} {y - 1}v{h + 2}", "paper", 5)
@@ -144,9 +136,8 @@ def position_heatmap(table: Tensor | None = None, tokens: Tensor | None = None) 
     if max(T, D) > 64:
         raise ValueError(f"a drawing holds a table of up to 64 x 64, got {tuple(table.shape)}: use table[:16, :16]")
     alt = (
-        f"Three heat maps of {T} rows and {D} columns with a plus and an equals sign between them: "
-        f"the tokens, the table "
-        "of positions, and their sum. A row is a token, a column a feature; the sum shows the stripes of both."
+        f"Three heat maps of {T} rows and {D} columns with a plus and an equals sign between them: the tokens, the "
+        "table of positions, and their sum. A row is a token, a column a feature; the sum shows the stripes of both."
     )
     return Drawing(alt, partial(_position_heatmap, table.detach(), tokens.detach()))
 

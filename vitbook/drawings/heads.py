@@ -15,18 +15,18 @@ NAMES = ("query", "key", "value")
 def heads() -> Drawing:
     """Draw multi-head attention: the features are dealt out to the heads, each attends, the results are joined."""
     alt = (
-        f"Multi-head attention. Queries, keys and values, each {T} tokens by {D} features, are cut "
-        f"between columns into "
-        f"{H} heads of {d} features. In a row for each head, the head's queries and keys give its "
-        f"own {T} by {T} attention "
-        f"weights, which mix its values. The {H} results of {d} features stand side by side again as {D} features a "
-        "token, and a linear layer mixes the heads. The shape goes from (B, T, D) to (B, h, T, d) and back."
+        f"Multi-head attention. Queries, keys and values, each {T} tokens by {D} features, are cut between columns "
+        f"into {H} heads of {d} features. In a row for each head, the head's queries and keys give its own {T} by "
+        f"{T} attention weights, which mix its values. The {H} results of {d} features stand side by side again as "
+        f"{D} features a token, and a linear layer mixes the heads. The shape goes from (B, T, D) to (B, h, T, d) "
+        "and back."
     )
-    return Drawing(alt, _heads_wide_or_narrow)
+    return Drawing(alt, lambda wide: _heads_wide() if wide else _heads_narrow())
 
 
-def _random(seed: int, rows: int, columns: int) -> Tensor:
-    return 0.25 + 0.75 * torch.rand(rows, columns, generator=torch.Generator().manual_seed(seed))
+def _sources() -> list[Tensor]:
+    """Random queries, keys and values, (T, D) each."""
+    return [0.25 + 0.75 * torch.rand(T, D, generator=torch.Generator().manual_seed(seed)) for seed in (4, 5, 6)]
 
 
 def _cut(sheet: Sheet, place: Place, cell: float) -> None:
@@ -36,34 +36,23 @@ def _cut(sheet: Sheet, place: Place, cell: float) -> None:
         sheet.path(f"M{x:.1f} {place.y - 1:.1f}V{place.bottom + 1:.1f}", "paper", 4)
 
 
-def _head(sheet: Sheet, x: float, y: float, i: int, cell: float, sources: list[Tensor]) -> Place:
-    """One head's row: q, k and v of the head, its weights, its output."""
-    tall, gap = T * cell, cell * 0.8
+def _head(sheet: Sheet, x: float, y: float, i: int, cell: float, sources: list[Tensor]) -> Tensor:
+    """One head's row: q, k and v of the head, its weights, its output, (T, d), which is returned."""
+    gap = cell * 0.8
     q, k, v = (values[:, i * d : (i + 1) * d] for values in sources)
     for kind, values in zip(NAMES, (q, k, v), strict=True):
         spot = sheet.matrix(x, y, values, kind, (cell, cell), numbers=False, top=1)
         x = spot.right + gap
     sheet.arrow((x - gap + 6, spot.cy), (x + 20, spot.cy))
-    scores = (6 * q @ k.T).softmax(-1)
-    spot = sheet.matrix(x + 24, y, scores, "weights", (cell, cell), numbers=False, top=1)
+    weights = (6 * q @ k.T).softmax(-1)
+    spot = sheet.matrix(x + 24, y, weights, "weights", (cell, cell), numbers=False, top=1)
     sheet.arrow((spot.right + 5, spot.cy), (spot.right + 31, spot.cy))
-    spot = sheet.matrix(spot.right + 35, y, scores @ v, "value", (cell, cell), numbers=False, top=1)
-    return Place(x, y, spot.right - x, tall)
+    sheet.matrix(spot.right + 35, y, weights @ v, "value", (cell, cell), numbers=False, top=1)
+    return weights @ v
 
 
-def _heads_wide_or_narrow(wide: bool) -> Sheet:
-    sources = [_random(seed, T, D) for seed in (4, 5, 6)]
-    mixed = torch.cat([_output(sources, i) for i in range(H)], dim=1)  # (T, D)
-    return (_heads_wide if wide else _heads_narrow)(sources, mixed)
-
-
-def _output(sources: list[Tensor], i: int) -> Tensor:
-    q, k, v = (values[:, i * d : (i + 1) * d] for values in sources)
-    return (6 * q @ k.T).softmax(-1) @ v  # (T, d)
-
-
-def _heads_wide(sources: list[Tensor], mixed: Tensor) -> Sheet:
-    sheet, cell, step = Sheet(720, 392), 15, 78
+def _heads_wide() -> Sheet:
+    sheet, cell, step, sources, outputs = Sheet(720, 392), 15, 78, _sources(), []
     y = 84
     sheet.text(98, 26, "queries, keys, values", weight=700)
     sheet.text(98, 44, "(B, T, D)", "soft", 12, mono=True)
@@ -80,14 +69,15 @@ def _heads_wide(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet.text(184, middle - 12, "split", "soft", 12)
     first = middle - ((H - 1) * step + T * cell) / 2
     for i in range(H):
-        row = _head(sheet, 258, first + i * step, i, cell, sources)
-        sheet.text(248, row.cy, f"head {i}", "soft", 12, "end")
-    for x, word in ((273, "q"), (315, "k"), (357, "v")):
-        sheet.text(x, first - 14, word, dict(q="query", k="key", v="value")[word], 13, weight=700, mono=True)
+        outputs.append(_head(sheet, 258, first + i * step, i, cell, sources))
+        sheet.text(248, first + i * step + T * cell / 2, f"head {i}", "soft", 12, "end")
+    for x, kind in zip((273, 315, 357), NAMES, strict=True):
+        sheet.text(x, first - 14, kind[0], kind, 13, weight=700, mono=True)
     sheet.text(430, first - 14, "weights", "weights", 12, weight=700)
     sheet.arrow((532, middle), (568, middle))
     sheet.text(549, middle - 12, "merge", "soft", 12)
-    place = sheet.matrix(636 - D * cell / 2, middle - T * cell / 2, mixed, "value", (cell, cell), numbers=False, top=1)
+    merged, y = torch.cat(outputs, dim=1), middle - T * cell / 2  # (T, D)
+    place = sheet.matrix(636 - D * cell / 2, y, merged, "value", (cell, cell), numbers=False, top=1)
     _cut(sheet, place, cell)
     sheet.arrow((place.cx, place.bottom + 6), (place.cx, place.bottom + 34))
     box = sheet.box(Place(place.cx - 50, place.bottom + 36, 100, 32), "linear")
@@ -96,8 +86,8 @@ def _heads_wide(sources: list[Tensor], mixed: Tensor) -> Sheet:
     return sheet
 
 
-def _heads_narrow(sources: list[Tensor], mixed: Tensor) -> Sheet:
-    sheet, cell, step = Sheet(344, 642), 12, 62
+def _heads_narrow() -> Sheet:
+    sheet, cell, step, sources, outputs = Sheet(344, 642), 12, 62, _sources(), []
     for i, (kind, values) in enumerate(zip(NAMES, sources, strict=True)):
         place = sheet.matrix(61 + i * 111 - D * cell / 2, 44, values, kind, (cell, cell), numbers=False, top=1)
         _cut(sheet, place, cell)
@@ -106,16 +96,17 @@ def _heads_narrow(sources: list[Tensor], mixed: Tensor) -> Sheet:
     sheet.text(160, 106, "split", "soft", 12, "end")
     sheet.text(184, 106, "(B, T, D) → (B, h, T, d)", "soft", 10.5, "start", mono=True)
     for i in range(H):
-        row = _head(sheet, 82, 160 + i * step, i, cell, sources)
-        sheet.text(68, row.cy, f"head {i}", "soft", 12, "end")
-    for x, word in ((94, "q"), (128, "k"), (161, "v")):
-        sheet.text(x, 146, word, dict(q="query", k="key", v="value")[word], 13, weight=700, mono=True)
+        outputs.append(_head(sheet, 82, 160 + i * step, i, cell, sources))
+        sheet.text(68, 160 + i * step + T * cell / 2, f"head {i}", "soft", 12, "end")
+    for x, kind in zip((94, 128, 161), NAMES, strict=True):
+        sheet.text(x, 146, kind[0], kind, 13, weight=700, mono=True)
     sheet.text(227, 146, "weights", "weights", 12, weight=700)
     y = 160 + H * step - 14
     sheet.arrow((172, y), (172, y + 38))
     sheet.text(160, y + 18, "merge", "soft", 12, "end")
     sheet.text(184, y + 18, "(B, h, T, d) → (B, T, D)", "soft", 10.5, "start", mono=True)
-    place = sheet.matrix(172 - D * cell / 2, y + 46, mixed, "value", (cell, cell), numbers=False, top=1)
+    merged = torch.cat(outputs, dim=1)  # (T, D)
+    place = sheet.matrix(172 - D * cell / 2, y + 46, merged, "value", (cell, cell), numbers=False, top=1)
     _cut(sheet, place, cell)
     sheet.arrow((172, place.bottom + 6), (172, place.bottom + 32))
     box = sheet.box(Place(122, place.bottom + 34, 100, 32), "linear")
@@ -135,11 +126,9 @@ def split(by_hand: bool = False) -> Drawing:
     (good, then), (bad, _) = _codes(by_hand)
     alt = (
         "Three tokens of four features, numbered 0 to 11, go to two heads of two features. Right, "
-        f"{good}{then}: head 0 gets {_said(right[0])}, the first two features "
-        f"of every token. Wrong, "
-        f"{bad} alone: head 0 gets {_said(wrong[0])}, so its rows are halves of tokens "
-        f"0, 0 and 1, and token "
-        "2 is missing. Both have the same shape."
+        f"{good}{then}: head 0 gets {_said(right[0])}, the first two features of every token. Wrong, {bad} alone: "
+        f"head 0 gets {_said(wrong[0])}, so its rows are halves of tokens 0, 0 and 1, and token 2 is missing. Both "
+        "have the same shape."
     )
     if by_hand:
         means = (_said(values[0].mean(0, keepdim=True)) for values in (right, wrong))
@@ -185,17 +174,16 @@ def _split(wide: bool, by_hand: bool) -> Sheet:
                 _means(sheet, place, values[head], h)
         if by_hand:
             sheet.text(left - 8, top + 3.5 * h + 10, "mean", "soft", 12 if wide else 11, "end")
-        mark = "M-7 0l5 6l9 -13" if good else "M-6 -6l12 12M6 -6l-12 12"
         tone = "value" if good else "mark"
         if wide:
             middle = top + 1.5 * h
             sheet.arrow((source.right + 12, source.cy + (14 if number else -14)), (left - 14, middle), colour=tone)
             x0 = left + 4 * w + 34 + 22
-            sheet.path(_shifted(mark, x0 + 6, middle - 22), tone, 3, cap="round")
+            sheet.path(_mark(good, x0 + 6, middle - 22), tone, 3, cap="round")
             sheet.text(x0 + 22, middle - 22, "right" if good else "wrong", tone, 14, "start", 700)
             sheet.lines(x0, middle + 10, words, 11, anchor="start", mono=True)
         else:
-            sheet.path(_shifted(mark, 30, top + 16), tone, 3, cap="round")
+            sheet.path(_mark(good, 30, top + 16), tone, 3, cap="round")
             sheet.text(44, top + 16, "right" if good else "wrong", tone, 14, "start", 700)
             sheet.text(112, top - 34, "".join(words) if good else " ".join(words), size=11, anchor="start", mono=True)
     return sheet
@@ -209,15 +197,10 @@ def _means(sheet: Sheet, place: Place, values: Tensor, h: float) -> None:
         sheet.text(spot.cx, spot.cy, f"{mean:.0f}", size=13, weight=700)
 
 
-def _shifted(path: str, x: float, y: float) -> str:
-    """A mark's path, its relative moves begun at (x, y)."""
-    pieces = path[1:].split("M")
-    moved = []
-    for piece in pieces:
-        first, *rest = piece.split("l")
-        a, b = map(float, first.split())
-        moved.append("M" + f"{x + a:g} {y + b:g}" + "".join("l" + r for r in rest))
-    return "".join(moved)
+def _mark(good: bool, x: float, y: float) -> str:
+    """A tick or a cross around (x, y)."""
+    cross = f"M{x - 6:g} {y - 6:g}l12 12M{x + 6:g} {y - 6:g}l-12 12"
+    return f"M{x - 7:g} {y:g}l5 6l9 -13" if good else cross
 
 
 def _numbered(sheet: Sheet, x: float, y: float, values: Tensor, w: float, h: float) -> Place:

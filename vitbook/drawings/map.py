@@ -22,16 +22,7 @@ PARTS = {
     "vit": "the head and the logits",
 }
 # The chapters' numbers, which stand in their parts.
-NUMBERS = {
-    "patchify": 1,
-    "positions": 2,
-    "attention": 3,
-    "heads": 4,
-    "pre-norm-post-norm": 5,
-    "depth": 6,
-    "cls-token": 7,
-    "vit": 8,
-}
+NUMBERS = {part: number for number, part in enumerate(PARTS, 1)}
 # What the letters of the shapes mean, below the map: as in vitnb/__init__.py.
 LETTERS = (
     ("B", "images in a batch"),
@@ -62,27 +53,23 @@ def whole_model(here: str | None = None, config: ViTConfig | None = None) -> Dra
         choice("here", here, PARTS)
     sizes = {} if config is None else _sizes(config)
     alt = (
-        "The Vision Transformer, read from top to bottom. An image of a boot is cut into patches, "
-        "and a linear projection "
-        "makes a token of each. A cls token is put in front, and positions are added. The tokens "
-        "pass L blocks. In a block, "
-        "drawn open, two branches leave the residual stream and are added back: norm and attention with h heads, then "
-        "norm and MLP. After a last norm the cls token alone goes through the head, which gives one logit a class; the "
-        "largest belongs to the ankle boot." + (f" You are here: {PARTS[here]}." if here else "")
+        "The Vision Transformer, read from top to bottom. An image of a boot is cut into patches, and a linear "
+        "projection makes a token of each. A cls token is put in front, and positions are added. The tokens pass L "
+        "blocks. In a block, drawn open, two branches leave the residual stream and are added back: norm and "
+        "attention with h heads, then norm and MLP. After a last norm the cls token alone goes through the head, "
+        "which gives one logit a class; the largest belongs to the ankle boot."
+        + (f" You are here: {PARTS[here]}." if here else "")
     )
     if sizes:
-        steps = ("(B, C, H, W)", "(B, N, C·p·p)", "(B, N, D)", "(B, T, D)", "(B, D)", "(B, K)")
-        names = (
-            "images",
-            "patches",
-            "projected",
-            "with cls token and positions, and after each block",
-            "read",
-            "logits",
-        )
-        alt += " The shapes: " + "; ".join(
-            f"{name} {_shape(step, sizes)}" for name, step in zip(names, steps, strict=True)
-        )
+        steps = {
+            "images": "(B, C, H, W)",
+            "patches": "(B, N, C·p·p)",
+            "projected": "(B, N, D)",
+            "with cls token and positions, and after each block": "(B, T, D)",
+            "read": "(B, D)",
+            "logits": "(B, K)",
+        }
+        alt += " The shapes: " + "; ".join(f"{name} {_shape(step, sizes)}" for name, step in steps.items())
         alt += f". There are {sizes['L']} blocks with {sizes['h']} heads each."
     return Drawing(alt, partial(_whole_model, here, sizes))
 
@@ -137,15 +124,9 @@ def _whole_model(here: str | None, sizes: dict[str, str], wide: bool) -> Sheet:
     chart = _Map(sheet, sizes)
     cx, size = (166, 13) if wide else (172, 12)
     bottom, block = _spine(chart, cx, size)
-    if wide:
-        panel = Place(404, 306, 300, 428)
-        apex = block.right + 46
-        corners = ((apex, block.cy, panel.x, panel.y), (apex, block.cy + 12, panel.x, panel.bottom))
-    else:
-        panel = Place(22, bottom + 24, 300, 428)
-        corners = ()
-    for x0, y0, x1, y1 in corners:
-        sheet.path(f"M{x0} {y0}L{x1} {y1}", "soft", 1, dash="3 4")
+    panel = Place(404, 306, 300, 428) if wide else Place(22, bottom + 24, 300, 428)
+    for y0, y1 in ((block.cy, panel.y), (block.cy + 12, panel.bottom)) if wide else ():
+        sheet.path(f"M{block.right + 46} {y0}L{panel.x} {y1}", "soft", 1, dash="3 4")
     _open_block(chart, panel, size)
     end = _letters(chart, panel.x, 40 if wide else panel.bottom + 34)
     sheet.height = max(bottom, panel.bottom, end) + 40
@@ -169,7 +150,7 @@ def _letters(chart: _Map, x: float, y: float) -> float:
     return y + 30 + 22 * len(entries)
 
 
-def _spine(chart: _Map, cx: float, size: float) -> tuple[float, Place]:
+def _spine(chart: _Map, cx: int, size: float) -> tuple[float, Place]:
     """From the image to the logits; returns where it ends, and where the blocks stand."""
     sheet, boot = chart.sheet, images.boot()[0]
 
@@ -189,7 +170,7 @@ def _spine(chart: _Map, cx: float, size: float) -> tuple[float, Place]:
         sheet.text(cx + 72, 184, chart.shape("(B, N, C·p·p)"), size=size, anchor="end", mono=True)
         sheet.box(Place(cx - 134, 206, 274, 38), "linear projection", size=15)
     flow(258, 292, "(B, N, D)", cx + 30)
-    pitch, first = 24, cx - 56
+    starts = range(cx - 56, cx + 88, 24)  # of the six tokens of patches
 
     def cls(y: float) -> None:
         with chart.part("cls-token", Place(cx - 160, y - 26, 94, 74)):
@@ -198,15 +179,15 @@ def _spine(chart: _Map, cx: float, size: float) -> tuple[float, Place]:
             sheet.token(cx - 95, y, "cls", side=10)
 
     cls(314)
-    for i in range(6):
-        sheet.token(first + i * pitch, 314, "token", side=10)
-    sheet.text(first + 6 * pitch, 334, "tokens", "token", 14, "start", 700)
+    for x in starts:
+        sheet.token(x, 314, "token", side=10)
+    sheet.text(cx + 88, 334, "tokens", "token", 14, "start", 700)
     with chart.part("positions", Place(cx - 160, 366, 322, 62)):
         chart.badge("positions", cx - 144, 396)
         sheet.plus(cx - 118, 396)
-        for i in range(7):
-            sheet.token(cx - 95 + (i * pitch + 15 if i else 0), 376, "position", side=10)
-        sheet.text(first + 6 * pitch, 396, "positions", "position", 13, "start", 700)
+        for x in (cx - 95, *starts):
+            sheet.token(x, 376, "position", side=10)
+        sheet.text(cx + 88, 396, "positions", "position", 13, "start", 700)
     flow(432, 474, "(B, T, D)")
     block = Place(cx - 126, 480, 242, 46)
     with chart.part("depth", Place(cx - 138, 470, 302, 74)):
@@ -219,10 +200,9 @@ def _spine(chart: _Map, cx: float, size: float) -> tuple[float, Place]:
     sheet.norm(Place(cx - 50, 582, 100, 30))
     sheet.arrow((cx, 614), (cx, 644))
     cls(668)
-    for i in range(6):
-        place = Place(first + i * pitch, 668, 13, 40)
-        sheet.rect(place, None, "line", 4)
-    sheet.text(first + 6 * pitch, 688, "not used", "soft", 13, "start")
+    for x in starts:
+        sheet.rect(Place(x, 668, 13, 40), None, "line", 4)
+    sheet.text(cx + 88, 688, "not used", "soft", 13, "start")
     with chart.part("vit", Place(cx - 160, 748, 320, 86)):
         sheet.box(Place(cx - 134, 760, 96, 38), "head", size=15)
         chart.badge("vit", cx - 144, 760)

@@ -49,18 +49,12 @@ def _panel(sheet: Sheet, place: Place, which: int) -> None:
     cuts = [0, SHIFT, SHIFT + W, GRID] if which == 1 else [0, W, GRID]
     for top, bottom in zip(cuts, cuts[1:], strict=False):
         for left, right in zip(cuts, cuts[1:], strict=False):
-            frame = Place(
-                place.x + left * cell + 1,
-                place.y + top * cell + 1,
-                (right - left) * cell - 2,
-                (bottom - top) * cell - 2,
-            )
+            x, y = place.x + left * cell + 1, place.y + top * cell + 1
+            frame = Place(x, y, (right - left) * cell - 2, (bottom - top) * cell - 2)
             sheet.rect(frame, None, "weights", 3, 3)
     if which == 2:
         at = (GRID - SHIFT) * cell
-        for d in (
-            f"M{place.x + at:.1f} {place.y:.1f}v{place.h:.1f}",
-            f"M{place.x:.1f} {place.y + at:.1f}h{place.w:.1f}",
-        ):
+        across = f"M{place.x:.1f} {place.y + at:.1f}h{place.w:.1f}"
+        for d in (f"M{place.x + at:.1f} {place.y:.1f}v{place.h:.1f}", across):
             sheet.path(d, "paper", 5)
             sheet.path(d, "ink", 2.5, dash="2 4")

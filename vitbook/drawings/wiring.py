@@ -15,6 +15,7 @@ def block() -> Drawing:
     return Drawing(alt, _block)
 
 
+PRE = "x = x + attention(norm1(x))", "x = x + mlp(norm2(x))"
 NOTES = {
     "norm": ("brings every token", "to a steady size"),
     "attention": ("moves information", "between tokens"),
@@ -40,8 +41,7 @@ def _block(wide: bool) -> Sheet:
     sheet.text(stream + 12, 25, "(B, T, D)", "soft", 12 if wide else 10.5, "start", mono=True)
     if wide:
         sheet.lines(stream - 20, 196, ("residual", "stream"), 14, colour="token", anchor="end", weight=700)
-    lines = ("x = x + attention(norm1(x))", "x = x + mlp(norm2(x))")
-    for i, line in enumerate(lines):
+    for i, line in enumerate(PRE):
         sheet.text(stream - 22, 422 + 24 * i, line, size=14 if wide else 12.5, anchor="start", mono=True)
     return sheet
 
@@ -51,9 +51,8 @@ def blocks() -> Drawing:
     alt = (
         "Two transformer blocks side by side, read from top to bottom. Left, pre-norm: the residual stream runs "
         "through untouched; two branches leave it, norm then attention, and norm then MLP, and each is added back. "
-        "Right, post-norm: attention and the MLP branch off without a norm, and after each sum a "
-        "norm stands in the stream "
-        "itself, so nothing passes the block unchanged."
+        "Right, post-norm: attention and the MLP branch off without a norm, and after each sum a norm stands in the "
+        "stream itself, so nothing passes the block unchanged."
     )
     return Drawing(alt, _blocks)
 
@@ -67,21 +66,14 @@ def _blocks(wide: bool) -> Sheet:
         left = side * half
         sheet.text(left + half / 2, 26, "pre-norm" if pre else "post-norm", weight=700, size=16 if wide else 14)
         stream, x = left + across, left + across + (46 if wide else 30)
-        parts = []
-        y = top = 70
-        for layer in ("attention", "mlp"):
-            parts.append((y, layer))
-            y += 168
+        top, y = 70, 406
         sheet.text(stream, 50, "x", "token", 15, weight=700, mono=True)
         sheet.text(stream + 12, 51, "(B, T, D)", "soft", 12 if wide else 10.5, "start", mono=True)
         sheet.stream((stream, top - 4), (stream, y - 10))
         sheet.arrow((stream, y - 12), (stream, y + 12), colour="token", width=6)
-        for start, layer in parts:
+        for start, layer in ((top, "attention"), (top + 168, "mlp")):
             _branch(sheet, stream, x, start, layer, w, pre, size)
-        lines = {
-            True: ("x = x + attention(norm1(x))", "x = x + mlp(norm2(x))"),
-            False: ("x = norm1(x + attention(x))", "x = norm2(x + mlp(x))"),
-        }[pre]
+        lines = PRE if pre else ("x = norm1(x + attention(x))", "x = norm2(x + mlp(x))")
         y += 34
         if not wide:
             lines = [p for line in lines for p in _broken(line)]
@@ -102,23 +94,18 @@ def _broken(line: str) -> tuple[str, str]:
 def _branch(sheet: Sheet, stream: float, x: float, y: float, layer: str, w: float, pre: bool, size: float) -> None:
     """One branch of a block: it leaves the stream at y and joins it again."""
     cx = x + w / 2
-    boxes = ["norm", layer] if pre else [layer]
     at = y + (22 if pre else 38)
     sheet.path(f"M{stream} {y + 4}H{cx}V{at}", "soft")
-    for i, name in enumerate(boxes):
-        place = Place(x, at, w, 38 if name == "mlp" else 34)
-        if name == "norm":
-            sheet.norm(Place(x + 12, at, w - 24, 30))
-            at += 30
-        elif name == "mlp":
-            sheet.mlp(place)
-            at += 38
-        else:
-            sheet.box(place, "attention", "weights", size=size)
-            at += 34
-        if i + 1 < len(boxes):
-            sheet.arrow((cx, at), (cx, at + 18))
-            at += 18
+    if pre:
+        sheet.norm(Place(x + 12, at, w - 24, 30))
+        sheet.arrow((cx, at + 30), (cx, at + 48))
+        at += 48
+    tall = 38 if layer == "mlp" else 34
+    if layer == "mlp":
+        sheet.mlp(Place(x, at, w, tall))
+    else:
+        sheet.box(Place(x, at, w, tall), "attention", "weights", size=size)
+    at += tall
     join = y + (130 if pre else 100)
     sheet.arrow((cx, at), (cx, join), (stream + 10, join))
     sheet.plus(stream, join, 10)
@@ -130,10 +117,9 @@ def cls_way() -> Drawing:
     """Draw where the cls token goes: in front of the patches, through every block, and alone into the head."""
     alt = (
         "The way of the cls token. It starts as a learned vector beside the tokens of the patches. In every block "
-        "it attends to all tokens, itself included, and the patch tokens attend to each other and "
-        "to it; between the blocks "
-        "all tokens go straight on. After the last block the cls token alone is read, passes a norm and the head, and "
-        "becomes the logits; the patch tokens are not used any more."
+        "it attends to all tokens, itself included, and the patch tokens attend to each other and to it; between the "
+        "blocks all tokens go straight on. After the last block the cls token alone is read, passes a norm and the "
+        "head, and becomes the logits; the patch tokens are not used any more."
     )
     return Drawing(alt, _cls_way)
 
@@ -167,8 +153,7 @@ def _cls_way(wide: bool) -> Sheet:
             sheet.circle(x, y, 13 if token == 0 else 11, f"{kind}-4", kind, 2)
             if token == 0:
                 sheet.diamond(x, y, 6)
-    names = ["cls token", "patch 0", "patch 1", "…", "patch N − 1"]
-    for token, name in enumerate(names):
+    for token, name in enumerate(("cls token", "patch 0", "patch 1", "…", "patch N − 1")):
         x, y = at(0, token)
         colour, weight = ("cls", 700) if token == 0 else ("soft", 400)
         if wide:
@@ -215,11 +200,7 @@ def training_loop() -> Drawing:
         "backward sends new ones from the loss back to every parameter of the model. The optimizer's step changes the "
         "parameters against their gradients, and the next batch comes."
     )
-    return Drawing(alt, _training_loop)
-
-
-def _training_loop(wide: bool) -> Sheet:
-    return _loop_wide() if wide else _loop_narrow()
+    return Drawing(alt, lambda wide: _loop_wide() if wide else _loop_narrow())
 
 
 def _images(sheet: Sheet, x: float, y: float, side: float) -> None:
@@ -291,11 +272,7 @@ def data_parallel() -> Drawing:
         "has its own copy of the model and computes the gradient of its share. The two gradients are averaged, "
         "and both copies take the same step with the mean, so they stay equal."
     )
-    return Drawing(alt, _data_parallel)
-
-
-def _data_parallel(wide: bool) -> Sheet:
-    return _processes_wide() if wide else _processes_narrow()
+    return Drawing(alt, lambda wide: _processes_wide() if wide else _processes_narrow())
 
 
 def _processes_wide() -> Sheet:

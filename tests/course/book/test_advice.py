@@ -7,8 +7,6 @@ source: one that no row reaches fails.
 """
 
 import ast
-import copy
-import dataclasses
 import json
 import tempfile
 from pathlib import Path
@@ -63,10 +61,6 @@ def tm(**options) -> nn.Module:
 def hf(name: str) -> nn.Module:
     sizes = dict(image_size=28, patch_size=14, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
     return getattr(transformers, name)(transformers.Dinov2Config(**sizes, num_labels=3))
-
-
-def like_small() -> nn.Module:
-    return weights.to_timm(small())
 
 
 def photos(*folders: str) -> Path:
@@ -140,16 +134,7 @@ NAMES = {f.replaces: name for name, f in faults.FAULTS.items()}
 LOOSE = next(n for n, f in faults.FAULTS.items() if f.replaces not in _build.PLACES and f.replaces is not ViT)
 CLS = NAMES[vitnb.ClsToken]
 RUN = training.Training(small(), D, Recipe(1, 2))
-SPACE = (
-    SPACE
-    | vars(vitnb)
-    | vars(lora)
-    | vars(inspection)
-    | vars(evaluation)
-    | vars(checkpoint)
-    | vars(training)
-    | globals()
-)
+LIKE_SMALL = weights.to_timm(small())
 MAPS = "[torch.full((1, 2, 5, 5), 0.2)]"
 
 ITSELF = "the advice is the call"
@@ -275,7 +260,7 @@ ROWS = [
     ("weights.load(path)", "path", "file(rope=3)", "file()"),
     ("ViTConfig(no_embed_class=flag)", "flag", "'yes'"),
     ("small().load_state_dict(state)", "state", "small()", "state.state_dict()"),
-    ("small().load_state_dict(state)", "state", "tm().state_dict()", "weights.from_timm(like_small()).state_dict()"),
+    ("small().load_state_dict(state)", "state", "tm().state_dict()", "weights.from_timm(LIKE_SMALL).state_dict()"),
     ("Recipe(lr_by_part={'head': 1e-3}, optimizer=o)", "o", "'muon'"),
     ("fit(small(num_classes=2), D, Recipe(1, 2, lr_by_part={part: 1e-3}))", "part", "'tail'", "'head'"),
     ("Recipe(lr_by_part=parts)", "parts", "3"),
@@ -345,16 +330,9 @@ def renamed(wrong: type) -> type:
     return type("Unheard", (wrong,), {"__module__": wrong.__module__})
 
 
-SPACE |= {
-    "quiz": quiz,
-    "quizzes": quizzes,
-    "ANSWERS": ANSWERS,
-    "renamed": renamed,
-    "_published": _published,
-    "_fault": _fault,
-    "copy": copy,
-    "dataclasses": dataclasses,
-}
+for module in (vitnb, lora, inspection, evaluation, checkpoint, training):
+    SPACE = SPACE | vars(module)
+SPACE |= globals() | {"quizzes": quizzes, "_fault": _fault, "_published": _published}
 REACHED: set[tuple[str, int]] = set()
 
 

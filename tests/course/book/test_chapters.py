@@ -144,10 +144,6 @@ def test_what_chapter_5_builds_is_what_the_book_uses(kind, options):
     assert torch.equal(ours(x), theirs(x))
 
 
-def test_the_legend_says_what_new_means():
-    assert "`# new`" in (ROOT / "book" / "legend.md").read_text()
-
-
 def test_the_optimizer_that_chapter_9_builds_fits_the_loop_that_it_builds():
     torch.manual_seed(0)
     known = {"torch": torch, "F": torch.nn.functional, "images": torch.randn(12, 5), "labels": torch.arange(12) % 3}

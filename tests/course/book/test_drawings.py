@@ -79,7 +79,6 @@ def drawing(name):
 def test_every_drawing_is_tried():
     functions = {name for name in drawings.__all__ if name[0].islower() and name != "in_page"}
     assert functions == {name.split()[0] for name in ALL}
-    assert all(f"    {name}(" in drawings.__doc__ for name in functions)
 
 
 def test_both_arrangements_are_whole_and_described(drawing):
@@ -268,7 +267,6 @@ def test_every_part_of_the_map_leads_to_its_chapter():
 
 def test_the_map_names_the_chapters_numbers_and_explains_its_letters():
     book = STORED.parents[1]
-    assert list(NUMBERS) == list(drawings.PARTS)
     assert all((book / f"{number:02}-{part}.ipynb").is_file() for part, number in NUMBERS.items())
     said, page = numbers(drawings.whole_model()), (book / "legend.md").read_text(encoding="utf-8")
     assert {str(number) for number in NUMBERS.values()} <= set(said)
@@ -375,14 +373,14 @@ def test_the_letters_have_the_sizes_of_the_default_model():
     assert tuple(rows[letter] for letter in "DhdLK") == tuple(map(str, sizes))
 
 
-def luminance(colour):
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    parts = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+def linear(colour):
+    """A colour in linear RGB."""
+    rgb = torch.tensor([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return torch.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
 
 
 def contrast(a, b):
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    low, high = sorted((torch.tensor([0.2126, 0.7152, 0.0722]) @ linear(colour)).item() for colour in (a, b))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -407,9 +405,7 @@ XYZ = [[0.4339, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1094, 0.87
 
 def lab(colour, blindness):
     """A colour in CIE L*a*b*, where 2.3 is a difference that is just seen side by side."""
-    rgb = torch.tensor([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    linear = torch.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    xyz = torch.tensor(XYZ) @ (torch.tensor(BLINDNESS[blindness]) @ linear).clamp(0, 1)
+    xyz = torch.tensor(XYZ) @ (torch.tensor(BLINDNESS[blindness]) @ linear(colour)).clamp(0, 1)
     x, y, z = torch.where(xyz > 0.008856, xyz ** (1 / 3), 7.787 * xyz + 16 / 116)
     return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 

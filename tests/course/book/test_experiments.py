@@ -46,7 +46,7 @@ def script(name):
 def test_a_small_trial_of_the_gpu_run_stores_nothing(monkeypatch, capsys):
     monkeypatch.setenv("VITNB_FAST", "1")
     here = script("best").THIS
-    monkeypatch.setattr(here, "model", replace(here.model, depth=1))  # the whole one takes half a minute
+    monkeypatch.setattr(here, "model", replace(here.model, depth=1, embed_dim=32))  # the whole one takes half a minute
     monkeypatch.setattr("experiments.best.clothes", lambda: load("digits"))
     monkeypatch.setattr("experiments.best.validated", lambda: load("digits").hold_out(300))
     monkeypatch.setattr("sys.argv", ["experiments", "best"])
@@ -174,7 +174,7 @@ def test_a_record_says_what_made_it(looked):
     assert re.fullmatch("[0-9a-f]{40}", record["commit"]) or not (ROOT / ".git").exists()
     assert all(name.endswith(".py") for name in record["changed_since"] or [])
     assert abs((date.today() - date.fromisoformat(record["date"])).days) <= 1  # it is UTC's
-    assert record["processor"] and record["gpu"] is None
+    assert record["processor"] and record["gpu"] is None and record["threads"] == looking.THIS.torch_threads
     assert record["seconds"] >= 0 and not record["resumed"]
     assert list(_clock.checkpoint("looking").parent.iterdir()) == []  # no clock where there is nothing to go on with
 

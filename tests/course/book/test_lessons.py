@@ -36,19 +36,9 @@ def folded_names(notebook):
         for cell in notebook["cells"]
         if cell["cell_type"] == "code" and not FOLDED & set(cell["metadata"].get("tags", []))
     ]
-    command = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "-q",
-        "--isolated",
-        "--select",
-        "F821",
-        "--output-format",
-        "concise",
-    ]
-    run = subprocess.run([*command, "-"], input="\n".join(visible) + "\n", text=True, capture_output=True)
+    options = "-m ruff check -q --isolated --select F821 --output-format concise -".split()
+    code = "\n".join(visible) + "\n"
+    run = subprocess.run([sys.executable, *options], input=code, text=True, capture_output=True)
     assert not run.stderr, run.stderr
     return [line.split("F821 ")[1] for line in run.stdout.splitlines()]
 
