@@ -459,20 +459,6 @@ def test_no_chapter_and_no_form_calls_the_engine_back(path):
 
 
 @pytest.mark.usefixtures("no_exercises")
-def test_a_teachers_own_exercise_may_be_a_whole_test():
-    @engine.exercise("c.1", "twice(x)", "a", "b", {"no": lambda x: x})
-    def twice(answer):
-        if engine.call(answer, 3) != 6:
-            raise Wrong("That is not twice 3.")
-        return "3."
-
-    assert verdict("c.1", lambda x: 2 * x) == (True, "Right: 3.")
-    assert "That is not twice 3." in verdict("c.1", lambda x: x)[1]
-    assert engine.EXERCISES["c.1"].mistakes and engine.EXERCISES["c.1"].runs == "outside"
-    assert forms.judge is forms.hunt and forms.build is forms.weights  # as teachers' files may call them
-
-
-@pytest.mark.usefixtures("no_exercises")
 def test_counting_the_calls_passes_no_bug_hunt():
     wrong, said = {f"is {i}": i for i in range(1, 12)}, []
     forms.hunt("0.1", "is_zero(i)", "a", "b", right={"zero": 0}, wrong=wrong, accepted="{right} and {wrong}.")
