@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.course.answers import JAX, answers, solution, verdict, wrong_answers
+from tests.course.answers import JAX, RIGHT, WRONG, answers, solution, verdict, wrong_answers
 from vitbook import check, faults
 from vitbook.exercises import chapter_09, engine, forms, limits, state, values
 from vitbook.exercises.declaration import Exercise, Wrong
@@ -33,6 +33,24 @@ from vitnb.blocks import MLP
 
 for path in sorted(Path(__file__).parent.glob("test_checks_*.py")):
     importlib.import_module(f"tests.course.{path.stem}")  # it notes the answers of its chapter
+
+
+def saying(value):
+    return lambda: value
+
+
+for number, task in engine.EXERCISES.items():
+    if isinstance(task, forms.letters):
+        chosen, n = set(task.chosen), len(task.reasons)
+        RIGHT[number] += [saying(", ".join(reversed(task.chosen)).lower())]
+        WRONG[number] |= {
+            f"You are right about {n - 1} of {n}. Think again about {reason}": saying("".join(chosen ^ {letter}))
+            for letter, reason in task.reasons.items()
+        } | {
+            f"You are right about 0 of {n}.": saying(" ".join(task.reasons.keys() - chosen)),
+            f"There are only the {task.things} A to {max(task.reasons)}: you name X": saying(task.chosen + "X"),
+            "Expected a string such as 'AC": saying([*chosen]),
+        }
 
 NUMBERS = [number for number in engine.EXERCISES if JAX or number not in ("jax.2", "jax.3")]
 # One exercise of each form, for what depends on the engine and on the form, and on nothing else: compute a number and
@@ -334,26 +352,19 @@ LEANING += [("12.1", name) for name in ("meta", "the package", "a fault", "the c
 
 
 @pytest.mark.parametrize("number, setting", LEANING, indirect=["setting"])
-def test_a_right_answer_is_right_whatever_an_earlier_cell_has_set(number, setting):
-    answer = solution(number)  # its cells may draw random numbers
-    setting()
-    before = {name: read() for name, read in READ.items()}
-    result, text = verdict(number, answer)
-    assert result, text
-    assert {name: read() for name, read in READ.items()} == before
-
-
-@pytest.mark.parametrize("number, setting", LEANING, indirect=["setting"])
-def test_an_answer_changes_nothing_of_the_session(number, setting):
-    right = solution(number)
+@pytest.mark.parametrize("by", ["an earlier cell", "the answer"])
+def test_a_right_answer_is_right_whatever_is_set_and_changes_nothing_of_the_session(number, setting, by):
+    right = solution(number)  # its cells may draw random numbers
 
     def sets(*args):
         answer = right(*args)
         setting()
         return answer
 
+    if by == "an earlier cell":
+        setting()
     before = {name: read() for name, read in READ.items()}
-    result, text = verdict(number, sets)
+    result, text = verdict(number, right if by == "an earlier cell" else sets)
     assert result, text
     assert {name: read() for name, read in READ.items()} == before
 

@@ -10,14 +10,6 @@ from vitbook.exercises.chapter_10 import scheduled
 
 # 10.1 -----------------------------------------------------------------------------------------------------
 
-RIGHT["10.1"] += [lambda: "d, a"]
-WRONG["10.1"] |= {
-    "5 of 6. Think again about B: an interval that contains 0": lambda: "ABD",
-    "4 of 6. Think again about C": lambda: "ACDF",
-    "0 of 6. Think again about A": lambda: "BCEF",
-    "only the sentences A to F: you name G": lambda: "ADG",
-}
-
 
 def interval(gaps):
     """Mean difference and the ends of its 95 % interval, by scipy."""

@@ -123,36 +123,27 @@ def _message(judgement: Judgement, watch: Watch) -> Message:
 def call(answer: Callable, *given: Any, changes: bool = False) -> Any:
     """Call an answer on copies of what it is given, or on the things themselves if it may change them.
 
-    Raises: NotDone for an untouched skeleton; Wrong if the answer raises,
-        returns nothing or changes its input.
+    Raises: NotDone for an untouched skeleton; Raised if the answer raises;
+        Wrong if it returns nothing or changes its input.
     """
     own = given if changes else copy.deepcopy(given)
-    result = run(answer, *own)
-    if result is None:
-        raise Wrong("Your function returns None: is the return missing?")
-    if not all(map(unchanged, given, own)):
-        raise Wrong("Your function changes what it is given: the caller still needs it. Work on a copy.")
-    return result
-
-
-def run(answer: Callable, *given: Any) -> Any:
-    """Call an answer on what it is given, and return what it returns, be it None; restore the session's state.
-
-    Raises: NotDone for an untouched skeleton; Raised if the answer raises.
-    """
     before = state.State()
     try:
         try:
-            result = answer(*given)
+            result = answer(*own)
         finally:
             before.restore()
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and not error.args:
             raise NotDone from None
-        listed = ", ".join(map(described, given))
+        listed = ", ".join(map(described, own))
         raise Raised(f"{_what_was_raised(answer, error)}. It was called with ({listed}).", error) from None
     if result is ... or (result is None and _untouched(answer)):
         raise NotDone
+    if result is None:
+        raise Wrong("Your function returns None: is the return missing?")
+    if not all(map(unchanged, given, own)):
+        raise Wrong("Your function changes what it is given: the caller still needs it. Work on a copy.")
     return result
 
 
