@@ -262,9 +262,13 @@ Pair = tuple[Tensor, Tensor]
 
 def compare(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
     """The right one: as many steps for each, on the training images alone, then the test images in eval mode."""
+    return [accuracy(model.eval(), test) for model in _trained(models, train)]
+
+
+def _trained(models: list[nn.Module], train: Pair) -> list[nn.Module]:
     for model in models:
         learn(model.train(), train)
-    return [accuracy(model.eval(), test) for model in models]
+    return models
 
 
 def learn(model: nn.Module, train: Pair, epochs: int = 2, batch_size: int = 4) -> None:
@@ -286,16 +290,12 @@ def accuracy(model: nn.Module, test: Pair) -> float:
 
 @fault("leaves the models in train mode while it tests them, with dropout on", compare, None)
 def tested_in_train_mode(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
-    for model in models:
-        learn(model.train(), train)
-    return [accuracy(model, test) for model in models]
+    return [accuracy(model, test) for model in _trained(models, train)]
 
 
 @fault("trains on the test images, too", compare, None)
 def test_images_in_training(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
-    for model in models:
-        learn(model.train(), tuple(map(torch.cat, zip(train, test, strict=True))))
-    return [accuracy(model.eval(), test) for model in models]
+    return compare(models, tuple(map(torch.cat, zip(train, test, strict=True))), test)
 
 
 @fault("gives the last model twice as many epochs as the others", compare, None)
@@ -307,6 +307,4 @@ def unlike_budgets(models: list[nn.Module], train: Pair, test: Pair) -> list[flo
 
 @fault("reports the accuracy on the images that it has trained on", compare, None)
 def tested_on_training_images(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
-    for model in models:
-        learn(model.train(), train)
-    return [accuracy(model.eval(), train) for model in models]
+    return compare(models, train, train)
