@@ -61,6 +61,9 @@ def test_numbers_give_the_models_with_these_numbers():
     assert [one.number for one in faults.faulty_models((12, 3))] == [12, 3]
     assert repr(faults.faulty_models(7)[0]).startswith("Model 7: It is as accurate as the others.")
     assert faults.faulty_models(7) == faults.faulty_models([7])
+    for number in (0, -1, 27):  # a list of Python has places for the first two
+        with pytest.raises(ValueError, match=f"there is no model {number}, only 1 to 26"):
+            numbers_of(number)
 
 
 def test_a_model_has_the_same_weights_in_each_draw_and_leaves_random_numbers_alone():

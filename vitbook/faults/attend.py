@@ -97,10 +97,14 @@ def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 # The keys come in pieces of at most `most`: (q, k, v, most) -> tokens, without a map of all scores.
 
 
-def piecewise(
+def piecewise(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
+    """The right one: whenever a larger score comes, what was added up before shrinks."""
+    return _piecewise(q, k, v, most)
+
+
+def _piecewise(
     q: Tensor, k: Tensor, v: Tensor, most: int, divided: bool = True, shrinks: tuple[bool, bool] = (True, True)
 ) -> Tensor:
-    """The right one, unless told otherwise: whenever a larger score comes, what was added up before shrinks."""
     high = q.new_full((*q.shape[:-1], 1), -torch.inf)  # (B, h, T, 1)
     total, mixed = torch.zeros_like(high), torch.zeros_like(q)
     for keys, values in zip(k.split(most, -2), v.split(most, -2), strict=True):
@@ -115,17 +119,17 @@ def piecewise(
 
 @fault("never shrinks what it has added up when a larger score comes", piecewise, None)
 def sums_not_rescaled(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
-    return piecewise(q, k, v, most, shrinks=(False, False))
+    return _piecewise(q, k, v, most, shrinks=(False, False))
 
 
 @fault("shrinks the sum of the powers when a larger score comes, and not the mixed values", piecewise, None)
 def values_not_rescaled(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
-    return piecewise(q, k, v, most, shrinks=(True, False))
+    return _piecewise(q, k, v, most, shrinks=(True, False))
 
 
 @fault("shrinks the mixed values when a larger score comes, and not the sum of the powers", piecewise, None)
 def total_not_rescaled(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
-    return piecewise(q, k, v, most, shrinks=(False, True))
+    return _piecewise(q, k, v, most, shrinks=(False, True))
 
 
 @fault("takes a softmax in each piece and averages the results", piecewise, None)
@@ -141,7 +145,7 @@ def sum_of_softmaxes(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
 
 @fault("does not divide the scores of its pieces", piecewise, None)
 def pieces_undivided(q: Tensor, k: Tensor, v: Tensor, most: int) -> Tensor:
-    return piecewise(q, k, v, most, divided=False)
+    return _piecewise(q, k, v, most, divided=False)
 
 
 @fault("leaves out the keys after the last whole piece", piecewise, None)
