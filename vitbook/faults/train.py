@@ -262,13 +262,9 @@ Pair = tuple[Tensor, Tensor]
 
 def compare(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
     """The right one: as many steps for each, on the training images alone, then the test images in eval mode."""
-    return [accuracy(model.eval(), test) for model in _trained(models, train)]
-
-
-def _trained(models: list[nn.Module], train: Pair) -> list[nn.Module]:
     for model in models:
         learn(model.train(), train)
-    return models
+    return [accuracy(model.eval(), test) for model in models]
 
 
 def learn(model: nn.Module, train: Pair, epochs: int = 2, batch_size: int = 4) -> None:
@@ -290,12 +286,16 @@ def accuracy(model: nn.Module, test: Pair) -> float:
 
 @fault("leaves the models in train mode while it tests them, with dropout on", compare, None)
 def tested_in_train_mode(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
-    return [accuracy(model, test) for model in _trained(models, train)]
+    for model in models:
+        learn(model.train(), train)
+    return [accuracy(model, test) for model in models]
 
 
 @fault("trains on the test images, too", compare, None)
 def test_images_in_training(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
-    return compare(models, tuple(map(torch.cat, zip(train, test, strict=True))), test)
+    for model in models:
+        learn(model.train(), tuple(map(torch.cat, zip(train, test, strict=True))))
+    return [accuracy(model.eval(), test) for model in models]
 
 
 @fault("gives the last model twice as many epochs as the others", compare, None)
@@ -307,4 +307,6 @@ def unlike_budgets(models: list[nn.Module], train: Pair, test: Pair) -> list[flo
 
 @fault("reports the accuracy on the images that it has trained on", compare, None)
 def tested_on_training_images(models: list[nn.Module], train: Pair, test: Pair) -> list[float]:
-    return compare(models, train, train)
+    for model in models:
+        learn(model.train(), train)
+    return [accuracy(model.eval(), train) for model in models]
