@@ -4,7 +4,7 @@ import copy
 
 import torch
 
-from tests.course.answers import RIGHT, WRONG, solution
+from tests.course.answers import RIGHT, WRONG, images_for, solution
 from vitbook import faults
 from vitbook.exercises.chapter_00 import BUGS, HARD, _failing
 
@@ -109,10 +109,6 @@ def test_no_tie_helps_a_greedy_choice():
 
 
 # 0.3 ------------------------------------------------------------------------------------------------------
-
-
-def images_for(model, n):
-    return torch.randn(n, model.config.in_chans, model.config.img_size, model.config.img_size)
 
 
 def among_others(model, atol=1e-4, evaluate=True, images=None, rows=slice(None)):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.course.answers import RIGHT, WRONG, remade, right, solution, wrong
+from tests.course.answers import RIGHT, WRONG, images_for, remade, right, solution, wrong
 from vitbook import faults
 from vitbook.exercises.chapter_12 import IN_A_MODEL
 from vitbook.exercises.values import perturbed
@@ -25,11 +25,6 @@ def attention_of(model):
 
 def tokens(layer, B=2, T=7):
     return torch.randn(B, T, layer.embed_dim)
-
-
-def images_for(model, B=2):
-    c = model.config
-    return torch.randn(B, c.in_chans, *model.patch_embed.img_size)
 
 
 def turns_round(layer, x, axis=1):
