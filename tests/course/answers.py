@@ -15,7 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from vitbook import check
 
@@ -49,6 +50,11 @@ def remade(kind: type[nn.Module], **parts: Callable | None) -> type[nn.Module]:
                     setattr(self, name, part)
 
     return Remade
+
+
+def images_for(model: nn.Module, B: int = 2) -> Tensor:
+    """Random images of the size that a ViT takes."""
+    return torch.randn(B, model.config.in_chans, *model.patch_embed.img_size)
 
 
 def verdict(number: str, answer: Any = None, **kwargs: Any) -> tuple[bool, str]:

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.course.answers import JAX, answers, solution, verdict, wrong_answers
+from tests.course.answers import JAX, RIGHT, WRONG, answers, solution, verdict, wrong_answers
 from vitbook import check, faults
 from vitbook.exercises import chapter_09, engine, forms, limits, state, values
 from vitbook.exercises.declaration import Exercise, Wrong
@@ -33,6 +33,24 @@ from vitnb.blocks import MLP
 
 for path in sorted(Path(__file__).parent.glob("test_checks_*.py")):
     importlib.import_module(f"tests.course.{path.stem}")  # it notes the answers of its chapter
+
+
+def saying(value):
+    return lambda: value
+
+
+for number, task in engine.EXERCISES.items():
+    if isinstance(task, forms.letters):
+        chosen, n = set(task.chosen), len(task.reasons)
+        RIGHT[number] += [saying(", ".join(reversed(task.chosen)).lower())]
+        WRONG[number] |= {
+            f"You are right about {n - 1} of {n}. Think again about {reason}": saying("".join(chosen ^ {letter}))
+            for letter, reason in task.reasons.items()
+        } | {
+            f"You are right about 0 of {n}.": saying(" ".join(task.reasons.keys() - chosen)),
+            f"There are only the {task.things} A to {max(task.reasons)}: you name X": saying(task.chosen + "X"),
+            "Expected a string such as 'AC": saying([*chosen]),
+        }
 
 NUMBERS = [number for number in engine.EXERCISES if JAX or number not in ("jax.2", "jax.3")]
 # One exercise of each form, for what depends on the engine and on the form, and on nothing else: compute a number and
@@ -334,26 +352,19 @@ LEANING += [("12.1", name) for name in ("meta", "the package", "a fault", "the c
 
 
 @pytest.mark.parametrize("number, setting", LEANING, indirect=["setting"])
-def test_a_right_answer_is_right_whatever_an_earlier_cell_has_set(number, setting):
-    answer = solution(number)  # its cells may draw random numbers
-    setting()
-    before = {name: read() for name, read in READ.items()}
-    result, text = verdict(number, answer)
-    assert result, text
-    assert {name: read() for name, read in READ.items()} == before
-
-
-@pytest.mark.parametrize("number, setting", LEANING, indirect=["setting"])
-def test_an_answer_changes_nothing_of_the_session(number, setting):
-    right = solution(number)
+@pytest.mark.parametrize("by", ["an earlier cell", "the answer"])
+def test_a_right_answer_is_right_whatever_is_set_and_changes_nothing_of_the_session(number, setting, by):
+    right = solution(number)  # its cells may draw random numbers
 
     def sets(*args):
         answer = right(*args)
         setting()
         return answer
 
+    if by == "an earlier cell":
+        setting()
     before = {name: read() for name, read in READ.items()}
-    result, text = verdict(number, sets)
+    result, text = verdict(number, right if by == "an earlier cell" else sets)
     assert result, text
     assert {name: read() for name, read in READ.items()} == before
 
@@ -456,20 +467,6 @@ def test_the_protocol():
 def test_no_chapter_and_no_form_calls_the_engine_back(path):
     above = {"__init__", "engine", "chapter_12"}  # 12.1 and 12.4 are tested as a whole
     assert path.stem in above or "exercises.engine" not in path.read_text(encoding="utf-8")
-
-
-@pytest.mark.usefixtures("no_exercises")
-def test_a_teachers_own_exercise_may_be_a_whole_test():
-    @engine.exercise("c.1", "twice(x)", "a", "b", {"no": lambda x: x})
-    def twice(answer):
-        if engine.call(answer, 3) != 6:
-            raise Wrong("That is not twice 3.")
-        return "3."
-
-    assert verdict("c.1", lambda x: 2 * x) == (True, "Right: 3.")
-    assert "That is not twice 3." in verdict("c.1", lambda x: x)[1]
-    assert engine.EXERCISES["c.1"].mistakes and engine.EXERCISES["c.1"].runs == "outside"
-    assert forms.judge is forms.hunt and forms.build is forms.weights  # as teachers' files may call them
 
 
 @pytest.mark.usefixtures("no_exercises")

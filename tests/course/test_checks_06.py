@@ -9,19 +9,6 @@ from tests.course.answers import RIGHT, WRONG, remade, wrong
 from vitbook.exercises.chapter_06 import _Scaled
 from vitnb import MLP
 
-# 6.1 ------------------------------------------------------------------------------------------------------
-
-RIGHT["6.1"] += [lambda: "c, b"]
-WRONG["6.1"] |= {
-    "draw the borders of the blocks elsewhere": lambda: "ABC",
-    "which boxes stand on its residual stream": lambda: "B",
-    "what is left of a block when its branches": lambda: "C",
-    "You are right about 3 of 4. Think again about D: what does a gain of 1 change": lambda: "BCD",
-    "You are right about 0 of 4": lambda: "A D",
-    "only the stacks A to D: you name E": lambda: "BCE",
-    "Expected a string such as 'AC', got a list of 2": lambda: ["B", "C"],
-}
-
 # 6.2 ------------------------------------------------------------------------------------------------------
 
 

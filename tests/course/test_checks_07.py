@@ -112,7 +112,6 @@ WRONG["7.4"] |= {
     ),
     "rejects 3 of 3 right ones and lets 0 of 9 wrong ones through. Does it ever say True?": lambda Pool: False,
     "lets 9 of 9 wrong ones through": lambda Pool: True,
-    "puts its token last": lambda Pool: Pool(8).prepend(torch.randn(2, 5, 8)).shape == (2, 6, 8),
     "On one of the right ones (repeated): Your function raises": lambda Pool: Pool(8).token.shape == (1, 1, 8),
 }
 
@@ -145,7 +144,6 @@ WRONG["7.5"] |= {
     "The cls token is in your mean": lambda D: by_hand(D, far=0.0),
     "their scores still depend": lambda D: MultiHeadAttention(D, 1),
     "The cls token gets a weight of 1 ": lambda D: by_hand(D, far=-30.0),
-    "The cls token gets a weight of 0.": lambda D: by_hand(D, far=2.0),
     "what they average is not the patches": lambda D: by_hand(D, proj=2.0),
     "The cls token gets a weight of 0.000": lambda D: by_hand(D, far=7.5),  # small, and the fault all the same
 }

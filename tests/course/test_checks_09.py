@@ -72,13 +72,3 @@ WRONG["9.3"] |= {
     "names in your lists, as in named_parameters(), got a tensor": lambda model: (list(model.parameters()), []),
     "no parameter named 'cls'": but(lambda decayed, spared: (decayed, [*spared, "cls"])),
 }
-
-# 9.4 ------------------------------------------------------------------------------------------------------
-
-RIGHT["9.4"] += [lambda: "c, a"]
-WRONG["9.4"] |= {
-    "5 of 6. Think again about B": lambda: "ABC",
-    "4 of 6. Think again about E": lambda: "ACEF",
-    "0 of 6. Think again about A": lambda: "BDEF",
-    "only the comparisons A to F: you name G": lambda: "ACG",
-}

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.course.answers import RIGHT, WRONG, remade, right, solution, wrong
+from tests.course.answers import RIGHT, WRONG, images_for, remade, right, solution, wrong
 from vitbook import faults
 from vitbook.exercises.chapter_12 import IN_A_MODEL
+from vitbook.exercises.values import perturbed
 from vitbook.faults import _published
 from vitnb import MultiHeadAttention, ViT
 from vitnb.vit import count_parameters
@@ -24,11 +25,6 @@ def attention_of(model):
 
 def tokens(layer, B=2, T=7):
     return torch.randn(B, T, layer.embed_dim)
-
-
-def images_for(model, B=2):
-    c = model.config
-    return torch.randn(B, c.in_chans, *model.patch_embed.img_size)
 
 
 def turns_round(layer, x, axis=1):
@@ -287,16 +283,11 @@ WRONG["12.3"] |= {
 
 
 SIX = faults.TESTS
-FAMILIES = {name: report.families[0] for name, report in _published.REPORTS.items()}
-
-
-def fault_of(number):
-    return faults.PUBLISHED[number - 1]
 
 
 def seeing(number):
     """A test of one part that sees the fault, where that is enough."""
-    seen_by = faults.FAULTS[fault_of(number)].seen_by
+    seen_by = faults.FAULTS[faults.PUBLISHED[number - 1]].seen_by
     return SIX[next(test for test in ("cut", "cls", "scores", "reference", "order", "count") if test in seen_by)]
 
 
@@ -312,11 +303,8 @@ RIGHT["12.4"] += [lambda: (7, (["cut", SIX["count"]],))]
 RIGHT["12.4"] += [lambda: (3, [("pool", SIX["cls"], ...)])]  # a third part, a fix, is not judged
 
 
-def perturbed(model):
-    model = copy.deepcopy(model).eval()
-    for p in model.parameters():
-        p.data = 0.3 * torch.randn(p.shape)
-    return model
+def random_copy(model):
+    return perturbed(copy.deepcopy(model).eval(), 0.3)
 
 
 def keeps_to_pre_norm(model):
@@ -325,7 +313,7 @@ def keeps_to_pre_norm(model):
 
 def equals_a_right_model(model):
     """It needs no diagnosis: a right model of this config, with the same weights, has the same logits."""
-    model, theirs, images = perturbed(model), ViT(model.config).eval(), images_for(model, 3)
+    model, theirs, images = random_copy(model), ViT(model.config).eval(), images_for(model, 3)
     sizes, expected = ({name: p.shape for name, p in m.named_parameters()} for m in (model, theirs))
     if sizes != expected:
         return False
@@ -338,7 +326,7 @@ def with_sizes_of_the_chapter(model):
 
 
 def with_sizes_of_the_models(model):
-    return keeps_to_pre_norm(model) and not perturbed(model)(torch.randn(2, 1, 28, 28)).isnan().any()
+    return keeps_to_pre_norm(model) and not random_copy(model)(torch.randn(2, 1, 28, 28)).isnan().any()
 
 
 RIGHT["12.4"] += [finding(14, "wire", keeps_to_pre_norm)]

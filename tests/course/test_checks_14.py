@@ -48,10 +48,7 @@ def test_the_mask_makes_windows_of_the_image_of_windows_of_the_rolled_grid(H, W,
 
     rolled = windows(x.roll((-s, -s), (1, 2)))
     mine = F.scaled_dot_product_attention(rolled, rolled, rolled, attn_mask=_shifted_mask(H, W, w, s))
-    row, column = (
-        (torch.arange(H) - s).div(w, rounding_mode="floor"),
-        (torch.arange(W) - s).div(w, rounding_mode="floor"),
-    )
+    row, column = ((torch.arange(side) - s).div(w, rounding_mode="floor") for side in (H, W))
     cell = (100 * row[:, None] + column).flatten()
     flat = x.reshape(1, H * W, 5)
     full = F.scaled_dot_product_attention(flat, flat, flat, attn_mask=cell[:, None] == cell).reshape(1, H, W, 5)

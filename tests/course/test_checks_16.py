@@ -4,20 +4,9 @@ import copy
 
 import torch
 
-from tests.course.answers import RIGHT, WRONG, remade, right, wrong
+from tests.course.answers import WRONG, remade, right, wrong
 from vitbook.exercises.chapter_16 import Stranger, with_bugs
 from vitbook.exercises.values import perturbed
-
-# 16.1 ------------------------------------------------------------------------------------------------------
-
-RIGHT["16.1"] += [lambda: "e, d, b"]
-WRONG["16.1"] |= {
-    "You are right about 5 of 6. Think again about A": lambda: "ABDE",
-    "You are right about 5 of 6. Think again about B": lambda: "DE",
-    "Think again about C": lambda: "BCDE",
-    "There are only the sentences A to F: you name G": lambda: "BG",
-    "Expected a string": lambda: 3,
-}
 
 # 16.2 ------------------------------------------------------------------------------------------------------
 
@@ -44,8 +33,6 @@ class PostNormNow(with_bugs()):
 
 
 WRONG["16.2"] |= {
-    "All 3 bugs are left. Perturb one pixel": Stranger,
-    "1 bug is left. Shuffle the patches": with_bugs("places"),
     "Expected a part named norm2": remade(with_bugs(), norm2=None),
     "extra.weight is (2, 2), and in the stranger's model missing": (
         remade(with_bugs(), extra=lambda m, *sizes: torch.nn.Linear(2, 2))

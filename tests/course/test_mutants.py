@@ -1,6 +1,7 @@
 """experiments/mutants.py: its loop is the book's, faults of training stand in it, its result holds what was planned."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -23,11 +24,12 @@ def few(images):
     return replace(data, train_images=data.train_images[:images], train_labels=data.train_labels[:images])
 
 
-def trained(name, data=None, recipe=RECIPE):
-    """The logits that a model with this fault gives a few test images after its training."""
+@cache
+def trained(name, images=60):
+    """The logits that a model with this fault gives a few test images after its training on so many images."""
     torch.manual_seed(0)
     model = _page.build(name, CONFIG)
-    _page.learn(model, name, data or few(60), recipe)
+    _page.learn(model, name, few(images), RECIPE)
     return logits(model)
 
 
@@ -37,11 +39,10 @@ def logits(model):
 
 
 def test_the_loop_is_that_of_the_book():
-    data = few(20)  # one batch an epoch, so that no order can matter
     torch.manual_seed(0)
     model = ViT(CONFIG)
-    fit(model, data, RECIPE)
-    assert torch.allclose(trained("right", data), logits(model), atol=1e-4)
+    fit(model, few(20), RECIPE)  # one batch an epoch, so that no order can matter
+    assert torch.allclose(trained("right", 20), logits(model), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", IN_TRAINING)

@@ -4,29 +4,16 @@ One module per chapter, one declaration per exercise (declaration.py); engine.py
 calls the answers, forms.py has what several exercises share.
 """
 
-from vitbook.exercises import (  # noqa: F401  (they register their exercises)
-    chapter_00,
-    chapter_01,
-    chapter_02,
-    chapter_03,
-    chapter_04,
-    chapter_05,
-    chapter_06,
-    chapter_07,
-    chapter_08,
-    chapter_09,
-    chapter_10,
-    chapter_11,
-    chapter_12,
-    chapter_13,
-    chapter_14,
-    chapter_15,
-    chapter_16,
-    chapter_jax,
-    state,
-)
+import importlib
+import pkgutil
+
+from vitbook.exercises import state
 from vitbook.exercises.engine import check
 
 __all__ = ["check"]
+
+for _module in pkgutil.iter_modules(__path__):
+    if _module.name.startswith("chapter_"):
+        importlib.import_module(f"{__name__}.{_module.name}")  # it registers its exercises
 
 state.remember()

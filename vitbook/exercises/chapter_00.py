@@ -1,7 +1,7 @@
 """Exercises of chapter 0: which test sees which bug, the fewest tests that see all, a first property test."""
 
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -67,8 +67,9 @@ def _wrongly_named(said: dict[str, str]) -> str | None:
     return f"{count}. {_why_not(wrong[0], said[wrong[0]])}"
 
 
+@cache
 def _failing(name: str) -> set[str]:
-    """The tests that fail for a model with this fault, measured."""
+    """The tests that fail for a model with this fault, measured once in a session."""
     if FAULTS[name].seen_by is None:  # it stands in the training loop
         return set()
     model = faults.build(name, ViTConfig(**SMALL))

@@ -71,6 +71,19 @@ Exercise(
 )
 
 
+PUT_BACK: dict[str, Callable] = {
+    "Your image holds the right pixels in the wrong order: its first row goes on with the second row of patch "
+    "0, not with patch 1. That is what reshape() or view() does without permute().": cut.back_by_reshape,
+    "Your patches are put together column by column: patch 1 lies below patch 0, not right of it.": (
+        cut.back_column_by_column
+    ),
+    "The colours are mixed up: you read a patch vector with the channels last, (p, p, C).": cut.back_channels_last,
+    "Each patch lies in its place but transposed: its rows are your columns.": cut.back_transposed,
+    "The last reshape merges axes that do not belong together: the rows of patches need the rows inside a patch "
+    "next to them.": cut.back_merged,
+}
+
+
 def _sizes_apart(unpatchify: Callable) -> Callable:
     return lambda patches, p, H, W, C: unpatchify(patches, p, (H, W), C)
 
@@ -116,21 +129,7 @@ compute(
     reference=_sizes_apart(unpatchify),
     before=_sides_stay,
     watch=_NoLoop,
-    mistakes={
-        "Your image holds the right pixels in the wrong order: its first row goes on with the second row of patch "
-        "0, not with patch 1. That is what reshape() or view() does without permute().": (
-            _sizes_apart(cut.back_by_reshape)
-        ),
-        "Your patches are put together column by column: patch 1 lies below patch 0, not right of it.": (
-            _sizes_apart(cut.back_column_by_column)
-        ),
-        "The colours are mixed up: you read a patch vector with the channels last, (p, p, C).": (
-            _sizes_apart(cut.back_channels_last)
-        ),
-        "Each patch lies in its place but transposed: its rows are your columns.": _sizes_apart(cut.back_transposed),
-        "The last reshape merges axes that do not belong together: the rows of patches need the rows inside a patch "
-        "next to them.": _sizes_apart(cut.back_merged),
-    },
+    mistakes={message: _sizes_apart(back) for message, back in PUT_BACK.items()},
     otherwise=_first_wrong_pixel,
     right="exact on 3 sizes of images, height unlike width, with 1, 3 and 5 channels.",
     tolerance=0,

@@ -81,69 +81,61 @@ class _Scaled(nn.Module):
         self.attention, self.mlp = MultiHeadAttention(dim, num_heads), MLP(dim, 4 * dim)
         self.gain1, self.gain2 = (nn.Parameter(torch.full((dim,), float(gain))) for _ in range(2))
 
+    def half(self, x: Tensor, norm: nn.Module, layer: nn.Module, gain: Tensor) -> Tensor:
+        return x + gain * layer(norm(x))
+
     def first(self, x: Tensor) -> Tensor:
-        return x + self.gain1 * self.attention(self.norm1(x))
+        return self.half(x, self.norm1, self.attention, self.gain1)
 
     def second(self, x: Tensor) -> Tensor:
-        return x + self.gain2 * self.mlp(self.norm2(x))
+        return self.half(x, self.norm2, self.mlp, self.gain2)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.second(self.first(x))
 
 
-UNSCALED: dict[str, Callable] = {
-    "first": lambda self, x: x + self.attention(self.norm1(x)),
-    "second": lambda self, x: x + self.mlp(self.norm2(x)),
-}
+def _halves(half: Callable[..., Tensor]) -> type[nn.Module]:
+    """A block whose two halves are both made in this way, from (x, norm, layer, gain)."""
+    return changed(_Scaled, half=lambda self, *parts: half(*parts))
+
+
 SCALED_MISTAKES: dict[str, type[nn.Module]] = {
     "Your gains are made and not used: the block computes what a plain pre-norm block computes.": (
-        changed(_Scaled, **UNSCALED)
+        _halves(lambda x, norm, layer, gain: x + layer(norm(x)))
     ),
-    "Only attention has a gain: the MLP's branch needs one as well.": changed(_Scaled, second=UNSCALED["second"]),
-    "Only the MLP has a gain: attention's branch needs one as well.": changed(_Scaled, first=UNSCALED["first"]),
-    "You use gain1 twice: the MLP has a gain of its own, gain2.": changed(
-        _Scaled, second=lambda self, x: x + self.gain1 * self.mlp(self.norm2(x))
+    "Only attention has a gain: the MLP's branch needs one as well.": (
+        changed(_Scaled, second=lambda self, x: x + self.mlp(self.norm2(x)))
+    ),
+    "Only the MLP has a gain: attention's branch needs one as well.": (
+        changed(_Scaled, first=lambda self, x: x + self.attention(self.norm1(x)))
+    ),
+    "You use gain1 twice: the MLP has a gain of its own, gain2.": (
+        changed(_Scaled, second=lambda self, x: self.half(x, self.norm2, self.mlp, self.gain1))
     ),
     "The two gains are swapped: gain1 belongs to attention, gain2 to the MLP.": changed(
         _Scaled,
-        first=lambda self, x: x + self.gain2 * self.attention(self.norm1(x)),
-        second=lambda self, x: x + self.gain1 * self.mlp(self.norm2(x)),
+        first=lambda self, x: self.half(x, self.norm1, self.attention, self.gain2),
+        second=lambda self, x: self.half(x, self.norm2, self.mlp, self.gain1),
     ),
-    "Your gain multiplies the sum, so it shrinks the residual stream as well: it belongs to the branch alone.": changed(
-        _Scaled,
-        first=lambda self, x: self.gain1 * (x + self.attention(self.norm1(x))),
-        second=lambda self, x: self.gain2 * (x + self.mlp(self.norm2(x))),
+    "Your gain multiplies the sum, so it shrinks the residual stream as well: it belongs to the branch alone.": (
+        _halves(lambda x, norm, layer, gain: gain * (x + layer(norm(x))))
     ),
-    "Your gain multiplies the residual stream and not the branch: it is the other way round.": changed(
-        _Scaled,
-        first=lambda self, x: self.gain1 * x + self.attention(self.norm1(x)),
-        second=lambda self, x: self.gain2 * x + self.mlp(self.norm2(x)),
+    "Your gain multiplies the residual stream and not the branch: it is the other way round.": (
+        _halves(lambda x, norm, layer, gain: gain * x + layer(norm(x)))
     ),
     "Your gain stands before the norm, which divides it out while all its numbers are equal: it belongs to the end of "
-    "the branch.": changed(
-        _Scaled,
-        first=lambda self, x: x + self.attention(self.norm1(self.gain1 * x)),
-        second=lambda self, x: x + self.mlp(self.norm2(self.gain2 * x)),
+    "the branch.": _halves(lambda x, norm, layer, gain: x + layer(norm(gain * x))),
+    "Your gain stands between the norm and the layer: it belongs to the end of the branch.": (
+        _halves(lambda x, norm, layer, gain: x + layer(gain * norm(x)))
     ),
-    "Your gain stands between the norm and the layer: it belongs to the end of the branch.": changed(
-        _Scaled,
-        first=lambda self, x: x + self.attention(self.gain1 * self.norm1(x)),
-        second=lambda self, x: x + self.mlp(self.gain2 * self.norm2(x)),
+    "That is a post-norm block with LayerScale: it adds, then normalises the residual stream.": (
+        _halves(lambda x, norm, layer, gain: norm(x + gain * layer(x)))
     ),
-    "That is a post-norm block with LayerScale: it adds, then normalises the residual stream.": changed(
-        _Scaled,
-        first=lambda self, x: self.norm1(x + self.gain1 * self.attention(x)),
-        second=lambda self, x: self.norm2(x + self.gain2 * self.mlp(x)),
+    "The normalised token takes the place of the residual stream: normalise, then add, is post-norm.": (
+        _halves(lambda x, norm, layer, gain: (x := norm(x)) + gain * layer(x))
     ),
-    "The normalised token takes the place of the residual stream: normalise, then add, is post-norm.": changed(
-        _Scaled,
-        first=lambda self, x: (x := self.norm1(x)) + self.gain1 * self.attention(x),
-        second=lambda self, x: (x := self.norm2(x)) + self.gain2 * self.mlp(x),
-    ),
-    "There is no plus: each branch replaces the residual stream.": changed(
-        _Scaled,
-        first=lambda self, x: self.gain1 * self.attention(self.norm1(x)),
-        second=lambda self, x: self.gain2 * self.mlp(self.norm2(x)),
+    "There is no plus: each branch replaces the residual stream.": (
+        _halves(lambda x, norm, layer, gain: gain * layer(norm(x)))
     ),
 }
 

@@ -83,9 +83,6 @@ def _count(result: Any, case: str, config: ViTConfig) -> str | None:
 class _NoModel(Calls):
     """It refuses to build the model that is to be counted."""
 
-    def __init__(self, case: str, config: ViTConfig):
-        super().__init__()
-
     def breach(self) -> str | None:
         built = "You build a model and count what it holds: write the formula, in plain arithmetic."
         return built if len(self.names) > 20 else None
@@ -101,7 +98,7 @@ Exercise(
     cases=lambda: _configs().items(),
     judge=_count,
     given=lambda case, config: (config,),
-    watch=_NoModel,
+    watch=lambda *case: _NoModel(),
     mistakes=MISCOUNTS,
     right=lambda results: (
         f"{len(results)} models. And your prediction? From /16 to /32, ViT-B has {_doubling(16):+,} parameters; from "
@@ -437,10 +434,6 @@ class _NoTokenLeft(ViT):
 NAN = "pools under a mask that hides all tokens, so that its logits are nan"
 
 
-def _builder(kind: type) -> Callable[[ViTConfig], nn.Module]:
-    return lambda config: perturbed(kind(config).eval(), 0.3)
-
-
 def _too_strict(rejected: list[str], missed: list[str]) -> str:
     if "the book's" in rejected:
         return "Even the book's own ViT is rejected." if missed else "Does it ever say True?"
@@ -462,7 +455,7 @@ hunt(
     wrong={symptom: kind for symptom, kind in faults.of(ViT).items() if kind not in (FrozenEmbedding, SoftmaxInside)}
     | {NAN: _NoTokenLeft},
     nouns=("right models", "wrong ones"),
-    handed=_builder,
+    handed=lambda kind: lambda config: perturbed(kind(config).eval(), 0.3),
     more=_too_strict,
     accepted="it accepts {right} right models and sees through {wrong} wrong ones.",
 )

@@ -109,29 +109,22 @@ def _never_cleared(model: nn.Module, optimizer: Any, images: Tensor, labels: Ten
     return losses
 
 
-FAULTS: dict[str, dict[str, bool]] = {
-    "A model that is certain of the right class still gets a loss far above 0: print what the loss is given.": {
-        "softmax": True
-    },
-    "Even kinds that are easy to tell apart are not learned: print an image of a batch beside its label.": {
-        "labels_stay": True
-    },
-    "The parameters are the same after the epoch as before: which gradients does step() find?": {"cleared_late": True},
+def _labels_in_opposite_order(model: nn.Module, optimizer: Any, images: Tensor, labels: Tensor, order: Tensor) -> list:
+    return epoch_with(labels_stay=True)(model, optimizer, images, labels[order.argsort()], order)
+
+
+FAULTS: dict[str, str] = {
+    "A model that is certain of the right class still gets a loss far above 0: print what the loss is given.": (
+        "softmax"
+    ),
+    "Even kinds that are easy to tell apart are not learned: print an image of a batch beside its label.": (
+        "labels_stay"
+    ),
+    "The parameters are the same after the epoch as before: which gradients does step() find?": "cleared_late",
 }
-
-
-def _wrong_labels(order_of_labels: Callable[[Tensor], Tensor]) -> Callable:
-    """A loop that takes the right images, with labels in another order."""
-
-    def train_epoch(model: nn.Module, optimizer: Any, images: Tensor, labels: Tensor, order: Tensor) -> list[float]:
-        return epoch_with(labels_stay=True)(model, optimizer, images, labels[order_of_labels(order)], order)
-
-    return train_epoch
-
-
-EPOCHS: dict[str, Callable] = {message: epoch_with(**fault) for message, fault in FAULTS.items()} | {
+EPOCHS: dict[str, Callable] = {message: epoch_with(**{fault: True}) for message, fault in FAULTS.items()} | {
     "Your labels are in the opposite of the given order: position i of a batch shows image order[i], and has its label."
-    "": _wrong_labels(lambda order: order.argsort()),
+    "": _labels_in_opposite_order,
     "The first step is right and the later ones are not: each goes by the sum of all gradients so far.": _never_cleared,
 }
 

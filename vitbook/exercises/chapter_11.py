@@ -223,11 +223,6 @@ def _tokens_and_orders() -> list[tuple[Tensor, Tensor, int]]:
     ]
 
 
-def _without(tokens: Tensor, order: Tensor, k: int) -> Tensor:
-    rows = [[0] + [1 + n for n in range(len(row)) if n not in row[:k]] for row in order.tolist()]
-    return torch.stack([image[row] for image, row in zip(tokens, rows, strict=True)])
-
-
 def _with_cls(tokens: Tensor, places: Tensor) -> Tensor:
     """The cls token, and the tokens at these places of each image."""
     places = torch.cat([torch.zeros(len(places), 1, dtype=places.dtype), places], dim=1)
@@ -236,6 +231,10 @@ def _with_cls(tokens: Tensor, places: Tensor) -> Tensor:
 
 def _sorted_with_cls(tokens: Tensor, order: Tensor) -> Tensor:
     return _with_cls(tokens, 1 + order.sort(dim=1).values)
+
+
+def _without(tokens: Tensor, order: Tensor, k: int) -> Tensor:
+    return _sorted_with_cls(tokens, order[:, k:])
 
 
 def _zeroed(tokens: Tensor, order: Tensor, k: int) -> Tensor:
@@ -269,10 +268,10 @@ compute(
     before=_fewer_tokens,
     mistakes={
         "Patch n is token n + 1, because cls stands in front: you take the neighbour out.": (
-            lambda tokens, order, k: _with_cls(tokens[:, :-1], order[:, k:].sort(dim=1).values)
+            lambda tokens, order, k: _sorted_with_cls(tokens[:, :-1], order[:, k:] - 1)
         ),
         "You take the last k patches of the order out, the least important ones.": (
-            lambda tokens, order, k: _with_cls(tokens, 1 + order[:, : order.shape[1] - k].sort(dim=1).values)
+            lambda tokens, order, k: _sorted_with_cls(tokens, order[:, : order.shape[1] - k])
         ),
         "Every image loses the patches of the first image: each has its own row of order.": (
             lambda tokens, order, k: _without(tokens, order[:1].expand_as(order), k)

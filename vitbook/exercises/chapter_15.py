@@ -255,10 +255,6 @@ def _with_products(kind: type[QueryValueLoRA], own: nn.Module, rank: int) -> Que
     return other
 
 
-def _layers() -> list[tuple[nn.Linear, int, Tensor]]:
-    return [(nn.Linear(D, 3 * D), rank, fresh(2, T, D)) for D, rank, T in ((12, 2, 5), (8, 3, 4))]
-
-
 Exercise(
     "15.4",
     "QueryValueLoRA(qkv, rank)",
@@ -266,7 +262,7 @@ Exercise(
     "the three, and put them side by side again.",
     "There are two products, each with a down (rank, D) and an up (D, rank), both fed with x. In __init__ the ups are "
     "zero and the downs random; qkv.requires_grad_(False) freezes weight and bias.",
-    cases=_layers,
+    cases=lambda: [(nn.Linear(D, 3 * D), rank, fresh(2, T, D)) for D, rank, T in ((12, 2, 5), (8, 3, 4))],
     judge=_query_value,
     given=lambda qkv, rank, x: (qkv, rank),
     mistakes=WRONG_ONES,

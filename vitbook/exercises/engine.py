@@ -7,7 +7,6 @@ import copy
 import textwrap
 import traceback
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -19,7 +18,6 @@ from vitbook.exercises.declaration import (
     Declaration,
     Judgement,
     Message,
-    Mistakes,
     NotDone,
     Raised,
     Results,
@@ -31,7 +29,7 @@ from vitbook.exercises.values import described, fresh, number, raised_by, tensor
 from vitnb._validate import choice
 
 # What files of teachers have from here.
-__all__ = ["call", "check", "exercise", "fresh", "number", "raised_by", "tensor_like", "yes_or_no"]
+__all__ = ["call", "check", "fresh", "number", "raised_by", "tensor_like", "yes_or_no"]
 
 
 def check(number: str, answer: Any = None, hint: int | None = None) -> bool:
@@ -82,8 +80,6 @@ def _tried(task: Declaration, answer: Callable) -> str:
 
     Raises: Wrong with what is wrong; NotDone for an untouched skeleton.
     """
-    if isinstance(task, Whole):
-        return task.test(answer)
     results: Results = []
     for case in task.cases():
         watch = task.watch(*case)
@@ -127,36 +123,27 @@ def _message(judgement: Judgement, watch: Watch) -> Message:
 def call(answer: Callable, *given: Any, changes: bool = False) -> Any:
     """Call an answer on copies of what it is given, or on the things themselves if it may change them.
 
-    Raises: NotDone for an untouched skeleton; Wrong if the answer raises,
-        returns nothing or changes its input.
+    Raises: NotDone for an untouched skeleton; Raised if the answer raises;
+        Wrong if it returns nothing or changes its input.
     """
     own = given if changes else copy.deepcopy(given)
-    result = run(answer, *own)
-    if result is None:
-        raise Wrong("Your function returns None: is the return missing?")
-    if not all(map(unchanged, given, own)):
-        raise Wrong("Your function changes what it is given: the caller still needs it. Work on a copy.")
-    return result
-
-
-def run(answer: Callable, *given: Any) -> Any:
-    """Call an answer on what it is given, and return what it returns, be it None; restore the session's state.
-
-    Raises: NotDone for an untouched skeleton; Raised if the answer raises.
-    """
     before = state.State()
     try:
         try:
-            result = answer(*given)
+            result = answer(*own)
         finally:
             before.restore()
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and not error.args:
             raise NotDone from None
-        listed = ", ".join(map(described, given))
+        listed = ", ".join(map(described, own))
         raise Raised(f"{_what_was_raised(answer, error)}. It was called with ({listed}).", error) from None
     if result is ... or (result is None and _untouched(answer)):
         raise NotDone
+    if result is None:
+        raise Wrong("Your function returns None: is the return missing?")
+    if not all(map(unchanged, given, own)):
+        raise Wrong("Your function changes what it is given: the caller still needs it. Work on a copy.")
     return result
 
 
@@ -197,22 +184,3 @@ def _wrap(text: str) -> str:
     # Longer lines scroll in the page.
     lines = [textwrap.fill(line, 75, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")]
     return "\n".join(lines)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Whole(Declaration):
-    """An exercise whose test does all by itself: it calls the answer by `call`, and returns what was tried."""
-
-    test: Callable[[Callable], str]
-
-
-def exercise(
-    number: str, signature: str, hint1: str, hint2: str, mistakes: Mistakes | None = None, **more: Any
-) -> Callable[[Callable], Callable]:
-    """Register the decorated function as the test of an exercise, as teachers' files may do."""
-
-    def register(test: Callable[[Callable], str]) -> Callable[[Callable], str]:
-        Whole(number, signature, hint1, hint2, right="...", mistakes=mistakes or {}, test=test, **more)
-        return test
-
-    return register

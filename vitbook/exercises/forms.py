@@ -481,6 +481,3 @@ def linear(module: nn.Module, name: str, inputs: int, outputs: int) -> Message:
     if (part.in_features, part.out_features) != (inputs, outputs):
         return f"{what}: yours goes from {part.in_features} to {part.out_features}."
     return None
-
-
-judge, build = hunt, weights  # as files of teachers may call them

@@ -73,18 +73,7 @@ def default_device() -> torch.device:
 
 
 def _set_device(device: torch.device) -> None:
-    if default_device() != device:  # a default device, even the CPU, makes every call slower
-        torch.set_default_device(None if device.type == "cpu" else device)
-
-
-def _set_deterministic(mode: int) -> None:
-    if torch.get_deterministic_debug_mode() != mode:
-        torch.set_deterministic_debug_mode(mode)
-
-
-def _set_threads(threads: int) -> None:
-    if torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)
+    torch.set_default_device(None if device.type == "cpu" else device)  # the CPU, too, makes every call slower
 
 
 def _handlers() -> dict[int, Any]:
@@ -111,9 +100,8 @@ def _set_hooks(kept: list[dict]) -> None:
 
 
 def _set_warnings(filters: list) -> None:
-    if warnings.filters != filters:
-        warnings.resetwarnings()  # it also forgets what the old filters have said
-        warnings.filters.extend(filters)
+    warnings.resetwarnings()  # it also forgets what the old filters have said
+    warnings.filters.extend(filters)
 
 
 def _folder() -> str | None:
@@ -124,7 +112,7 @@ def _folder() -> str | None:
 
 
 def _set_folder(folder: str | None) -> None:
-    if folder and _folder() != folder:
+    if folder:
         os.chdir(folder)
 
 
@@ -132,18 +120,25 @@ def _set_streams(streams: tuple) -> None:
     sys.stdout, sys.stderr = streams
 
 
-Ways = list[tuple[Callable[[], Any], Callable[[Any], Any]]]  # how each is read, and how it is set again
+Way = tuple[Callable[[], Any], Callable[[Any], Any]]  # how a setting is read, and how it is set again
+Ways = list[Way]
+
+
+def _where_it_differs(read: Callable[[], Any], write: Callable[[Any], Any]) -> Way:
+    """A setting that costs time, or forgets something, whenever it is set."""
+    return read, lambda value: None if read() == value else write(value)
+
 
 SETTINGS: Ways = [
     (_handlers, _set_handlers),
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
-    (default_device, _set_device),
-    (torch.get_num_threads, _set_threads),
-    (torch.get_deterministic_debug_mode, _set_deterministic),
+    _where_it_differs(default_device, _set_device),
+    _where_it_differs(torch.get_num_threads, torch.set_num_threads),
+    _where_it_differs(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     (_hooks, _set_hooks),
-    (lambda: list(warnings.filters), _set_warnings),
-    (_folder, _set_folder),
+    _where_it_differs(lambda: list(warnings.filters), _set_warnings),
+    _where_it_differs(_folder, _set_folder),
     (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
     (sys.getrecursionlimit, sys.setrecursionlimit),
     (np.geterr, lambda errors: np.seterr(**errors)),
