@@ -136,14 +136,7 @@ def place(message: Any) -> list[int]:
 class Student:
     """One notebook, running in a sandbox."""
 
-    def __init__(
-        self,
-        way: str,
-        notebook: Path,
-        plan: dict[str, Any],
-        inside: bool = False,
-        own: bytes = b"",
-    ):
+    def __init__(self, way: str, notebook: Path, plan: dict[str, Any], inside: bool = False, own: bytes = b""):
         self.way, self.pending, self.reason, self.machine = way, False, "", ""
         self.at, self.errors, self.answers, self.alike = [0, 0], [], set(), {}
         self.box, self.ended = sandbox.Box(), threading.Event()
