@@ -299,7 +299,7 @@ def test_every_export_gives_each_student_one_notebook(export, around, tmp_path):
     (["top/Ada_1_assignsubmission_file_/x.ipynb"], {"Ada"}),
     (["ada_1_2_x.ipynb"], {"ada"}),
     (["submitted/ada/week3/x.ipynb"], {"ada"}),
-    (["ada/deep/x.IPYNB"], {"ada"}),
+    (["ada/x.IPYNB"], {"ada"}),
     (["ada/x.ipynb", "ada/x (1).ipynb"], {"ada"}),
     (["all/ada/x.ipynb"], {"ada"}),
     (["all\\ada\\x.ipynb", "all\\bob\\x.ipynb"], {"ada", "bob"}),  # packed by Windows

@@ -474,9 +474,8 @@ def _inside(student: Student, number: str, until: float) -> Verdict:
     sound, share = reply.get("sound") is True, reply.get("share")
     suspect = "" if sound else "the check called a wrong answer right in this process"
     share = share if sound and type(share) is float and 0 < share < 1 else 0.0
-    return Verdict(
-        sound and reply.get("right") is True, _told(number, text(reply, "said")), "inside", suspect, share=share
-    )
+    right = sound and reply.get("right") is True
+    return Verdict(right, _told(number, text(reply, "said")), "inside", suspect, share=share)
 
 
 def _outside(student: Student, number: str, until: float) -> Verdict:
