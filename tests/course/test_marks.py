@@ -30,9 +30,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 if not sys.platform.startswith("linux"):
     pytest.skip("the sandboxes are Linux's", allow_module_level=True)  # before the imports: Windows has no `resource`
 
-from tests.course.test_grading import CHECK, COUNT, COUNT_CHECK, RIGHT, WRONG, counting, said_of  # noqa: E402
+from tests.course.test_grading import CHECK, COUNT, COUNT_CHECK, RIGHT, WRONG, counting, crossed, said_of  # noqa: E402
 from vitbook.exercises import engine  # noqa: E402
-from vitbook.grading import _child, cli, reports, running, sandbox, student, wire  # noqa: E402
+from vitbook.grading import _child, cli, reports, running, sandbox, student  # noqa: E402
 from vitbook.grading.submissions import Submission, submissions  # noqa: E402
 
 BOOK = json.dumps(new_notebook(cells=[new_code_cell("x = 1")]))
@@ -607,14 +607,6 @@ def test_a_file_that_a_cell_writes_is_there(tmp_path, monkeypatch):
 
 
 # 6. The notebook's verdict ------------------------------------------------------------------------------------------
-
-
-def crossed(value):
-    """A value as the grader gets it from the sandbox."""
-    message = wire.packed({"said": value})
-    text, _ = wire.HEAD.unpack(message[: wire.HEAD.size])
-    body = message[wire.HEAD.size :]
-    return wire.unpacked(body[:text], body[text:])[0]["said"]
 
 
 KINDS = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, Exception)]
