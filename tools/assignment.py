@@ -18,6 +18,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import nbformat
 from nbformat import NotebookNode
@@ -41,12 +42,6 @@ c.ExecutePreprocessor.timeout = 90
 '''
 
 
-def chapters() -> Iterator[tuple[Path, NotebookNode, NotebookNode]]:
-    """Give each chapter that has solutions, and these."""
-    for path in sorted((BOOK / "solutions").glob("*.ipynb")):
-        yield BOOK / path.name, nbformat.read(BOOK / path.name, 4), nbformat.read(path, 4)
-
-
 class Exercise:
     """One exercise as the book has it: its text, its skeleton, its answer, and the code that it needs before."""
 
@@ -65,17 +60,17 @@ def find(number: str, home: str) -> Exercise:
 
     Raises: ValueError if no chapter has it with a check.
     """
-    for path, chapter, solutions in chapters():
-        skeleton = next((cell.source for cell in chapter.cells if checked(cell) == number), None)
+    for path in (BOOK / "solutions").glob(f"{number.partition('.')[0]:0>2}*.ipynb"):
+        chapter, solutions = nbformat.read(BOOK / path.name, 4).cells, nbformat.read(path, 4).cells
+        skeleton = next((cell.source for cell in chapter if checked(cell) == number), None)
         if skeleton is None:
             continue
-        if not any(checked(cell) == number for cell in solutions.cells):
+        end = next((n for n, cell in enumerate(solutions) if checked(cell) == number), None)
+        if end is None:
             raise ValueError(f"{path.stem} has no answer to exercise {number}")
-        texts = {found[1]: part for cell in chapter.cells for found, part in _parts(cell.source)}
-        answer = next(cell.source for cell in solutions.cells if checked(cell) == number)
-        end = next(n for n, cell in enumerate(solutions.cells) if checked(cell) == number)
-        code = [c.source for c in solutions.cells[:end] if c.cell_type == "code" and c.id != "setup" and not checked(c)]
-        return Exercise(number, _linked(texts[number], path, home), skeleton, answer, code)
+        texts = {found[1]: part for cell in chapter for found, part in _parts(cell.source)}
+        code = [c.source for c in solutions[:end] if c.cell_type == "code" and c.id != "setup" and not checked(c)]
+        return Exercise(number, _linked(texts[number], path, home), skeleton, solutions[end].source, code)
     raise ValueError(f"no chapter asks for exercise {number!r} with a check: {', '.join(engine.EXERCISES)} are there")
 
 
@@ -96,27 +91,14 @@ def _linked(text: str, chapter: Path, home: str) -> str:
     return LINK.sub(link, re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL))
 
 
-def own(course: Path, number: str) -> Exercise:
-    """Return a teacher's own exercise, with an answer where the teacher's file has one.
-
-    Raises: ValueError if the file has no text for it.
-    """
-    tasks = getattr(sys.modules["vitnb_course"], "TASKS", {})
-    answers = getattr(sys.modules["vitnb_course"], "ANSWERS", {})
-    if number not in tasks:
-        raise ValueError(f"{course} has no text for exercise {number!r}: add TASKS = {{{number!r}: '...'}}")
-    task = engine.EXERCISES[number]
+def own(course: ModuleType, number: str) -> Exercise:
+    """Return a teacher's own exercise, with an answer where the teacher's file has one."""
+    task, note = engine.EXERCISES[number], "(No instant check: this one is judged when you hand it in.)"
     is_class = isinstance(task, blank_class)
-    skeleton = (
-        f"class {task.signature.split('(')[0]}(nn.Module):\n    ..." if is_class else f"def {task.signature}:\n    ..."
-    )
-    return Exercise(
-        number,
-        f"### Exercise {number}\n\n{tasks[number]}\n\n(No instant check: this one is judged when you hand it in.)",
-        skeleton,
-        answers.get(number, "").strip(),
-        [IMPORTS],
-    )
+    head = f"class {task.signature.split('(')[0]}(nn.Module)" if is_class else f"def {task.signature}"
+    text = f"### Exercise {number}\n\n{course.TASKS[number]}\n\n{note}"
+    answer = getattr(course, "ANSWERS", {}).get(number, "").strip()
+    return Exercise(number, text, f"{head}:\n    ...", answer, [IMPORTS])
 
 
 def graded(grade_id: str, kind: str, points: float | None = None) -> dict:
@@ -191,12 +173,11 @@ def write(
     if not all(0 <= worth < math.inf for worth in points):
         raise ValueError(f"points must be at least 0 and finite, got {', '.join(f'{p:g}' for p in points)}: use 1")
     points = list(points) * (len(numbers) // len(points))
-    if course is not None:
-        cli.load(course)
+    module = cli.load(course) if course else None
     slug = origin.repository(notebooks.repository(), notebooks.ROOT)
     home = published(slug) or "https://example.org/"
-    private = getattr(sys.modules.get("vitnb_course"), "TASKS", {}) if course else {}
-    exercises = [own(course, n) if n in private else find(n, home) for n in numbers]
+    private = getattr(module, "TASKS", {})
+    exercises = [own(module, n) if n in private else find(n, home) for n in numbers]
     for n, one in enumerate(exercises):
         for other in exercises[:n]:
             if both := one.names & other.names:

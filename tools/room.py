@@ -274,8 +274,7 @@ def arguments() -> argparse.ArgumentParser:
     one.add_argument("--python", nargs="+", default=[python], metavar="3.N")
     one.add_argument("--out", type=Path, default=ROOT / "_build" / "room.zip")
     one.add_argument("--without-solutions", action="store_true", help="chapters and pages without folded solutions")
-    one.add_argument("--cpu", dest="torch_index", action="store_const", const=CPU, default="", help="PyTorch for CPUs")
-    one.add_argument("--torch-index", default="", metavar="URL", help="PyTorch from another index")
+    one.add_argument("--cpu", action="store_true", help="PyTorch for CPUs")
     one = commands.add_parser("prove", help="install and run an archive where there is no network (Linux)")
     one.add_argument("archive", nargs="?", type=Path, default=ROOT / "_build" / "room.zip")
     one.add_argument("--chapters", nargs="*", default=["01", "03"])
@@ -287,7 +286,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if options.command == "prove":
         return prove(options.archive.resolve(), options.chapters)
     targets = [(name, python) for name in options.platform for python in options.python]
-    out = pack(options.out.resolve(), targets, not options.without_solutions, options.torch_index)
+    out = pack(options.out.resolve(), targets, not options.without_solutions, CPU if options.cpu else "")
     print(f"{out}: {out.stat().st_size / 1e6:.0f} MB")
     return 0
 

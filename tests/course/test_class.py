@@ -19,11 +19,12 @@ if not sys.platform.startswith("linux"):
     pytest.skip("the sandboxes are Linux's", allow_module_level=True)  # before the imports: Windows has no `resource`
 
 from tests.course.test_grading import TORCH, store  # noqa: E402
-from tests.course.test_grading import way as way  # noqa: E402
+from tests.course.test_grading import known as known  # noqa: E402
+from tests.course.test_grading import way as way
 from tests.course.test_marks import grade, packed  # noqa: E402
 from tests.course.test_safety import waits_for  # noqa: E402
 from vitbook.exercises import engine, forms  # noqa: E402
-from vitbook.grading import cli, reports, sandbox, student  # noqa: E402
+from vitbook.grading import cli, reports, sandbox, student, trial  # noqa: E402
 from vitbook.grading.submissions import Submission  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,8 @@ def judged(monkeypatch):
         seen.append(said)
         if "broken" in said:
             raise OSError("the grader itself")
+        if "nothing" in said:
+            return {n: student.Verdict(False, f"{n}: not done yet.") for n in numbers}
         return {n: student.Verdict("right" in said, "Right: yes" if "right" in said else "No.") for n in numbers}
 
     monkeypatch.setattr(student, "judge", judge)
@@ -135,11 +138,13 @@ def test_the_same_command_judges_nobody_twice_and_a_new_notebook_again(tmp_path,
     assert len(judged) == 5
 
 
-def test_whom_the_grader_failed_is_tried_again_by_the_next_run(tmp_path, judged, monkeypatch):
-    source = hand_in(tmp_path / "in", Ada="right", Eve="broken")
-    assert "OSError" in run(source)["Eve", "3.1"]["look"]
+def test_whom_the_grader_failed_costs_no_other_student_and_is_tried_again(tmp_path, judged, capsys):
+    source = hand_in(tmp_path / "in", Ada="right", Eve="broken", Zoe="right")
+    rows = run(source)
+    assert points(rows) == {"Ada": 3, "Eve": 0, "Zoe": 3} and "OSError" in rows["Eve", "3.1"]["look"]
+    assert "Look at these yourself: Eve\n" in capsys.readouterr().out
     run(source)
-    assert judged == ["right", "broken", "broken"]
+    assert judged == ["right", "broken", "right", "broken"]
 
 
 def test_an_extension_joins_the_class(tmp_path, judged, capsys):
@@ -286,6 +291,16 @@ def test_a_teacher_is_told_which_grades_stay(tmp_path, judged, capsys):
     assert (tmp_path / "out" / "sheet.csv").read_text() == "Full name,Grade\nAda,3\nBen,3\n"
 
 
+def test_a_teacher_is_told_whose_row_is_in_doubt(tmp_path, judged, capsys):
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text("Full name,Grade\nAnna Abel,\nAnna Abel,\nBen Bo,\nCy Do,\n")
+    rows = run(hand_in(tmp_path / "in", **{"Anna Abel": "right", "Ben Bo": "right"}), "--sheet", sheet)
+    said = capsys.readouterr().out
+    assert "Not filled in: Anna Abel" in said and "(line 2), Anna Abel (line 3)" in said
+    assert "Handed in nothing (1): Cy Do" in said and "Look at these yourself: Anna Abel\n" in said
+    assert "2 rows" in rows["Anna Abel", "3.1"]["look"] and not rows["Ben Bo", "3.1"]["look"]
+
+
 @pytest.mark.parametrize("text, told", [
     ("Identifier,Full name,Grade,Maximum Grade\nParticipant 7,Ada,-,100.00\n", True),
     ("ID;Vollständiger Name;Bewertung;Bestwertung\nTeilnehmer/in7;Ada;-;3,00\n", False),
@@ -329,9 +344,46 @@ def test_a_table_is_a_class_beside_its_files(tmp_path, judged):
     assert (tmp_path / "out" / "sheet.csv").read_text() == "Matrikelnummer,Name,Note\n00101,Ada,0\n00102,Ben,0\n"
 
 
-@pytest.mark.parametrize("arguments, words", [([], "a folder, a zip or a table"), (["."], "say what to grade")])
-def test_what_is_missing_is_told(arguments, words, capsys):
+@pytest.mark.parametrize("arguments, words", [
+    ([], "a folder, a zip or a table"), (["."], "say what to grade"),
+    ([".", "--exercises", "99.1"], "there is no exercise '99.1'"), ([".", "--exercises", "3.1=lots"], "3.1=2 would be"),
+    ([".", "--exercises", "3.1", "--course", "nowhere.py"], "nowhere.py is no file"),
+])  # fmt: skip
+def test_what_is_missing_or_bad_is_told(arguments, words, capsys):
     assert cli.main(arguments) == 2 and words in capsys.readouterr().err
+
+
+def test_names_of_any_kind_get_a_row_and_a_page(tmp_path, judged, monkeypatch, capsys):
+    evil = student.Verdict(True, "Right: \ud800\x1b[31m<b>\u202e")
+    monkeypatch.setattr(student, "judge", lambda way, path, numbers, *more: dict.fromkeys(numbers, evil))
+    names = ["Ada", "a" * 200, "ä" * 110, "=cmd", "+cmd", "＝cmd", "cmd", "x\x1b]0;y\x07", "new\nline", "<script>",
+             "Zo\u0308e", b"bad\xff".decode("utf-8", "surrogateescape"), "\u202eevil", "a;=1+1"]  # fmt: skip
+    rows = run(hand_in(tmp_path / "in", **dict.fromkeys(names, "right")), exercises=["3.1"])
+    assert len(rows) == len(names)
+    pages = list((tmp_path / "out" / "feedback").iterdir())
+    assert len(pages) == len(names) and all(len(os.fsencode(page.name)) < 200 for page in pages)
+    assert all("<script>" not in page.read_text() and "<b>" not in page.read_text() for page in pages)
+    text = capsys.readouterr().out + (tmp_path / "out" / "grades.csv").read_text()
+    assert not any(ord(one) < 32 and one != "\n" for one in text) and "\u202e" not in text
+    assert {"'=cmd", "'+cmd", "'＝cmd", "Zöe"} <= {student for student, _ in rows}
+    assert '"a;\'=1+1"' in text  # whoever's spreadsheet cuts at semicolons
+
+
+def test_who_handed_in_two_notebooks_or_none_is_told(tmp_path, judged, capsys):
+    source = hand_in(tmp_path / "in", Ada="right", Ben="", Dee="right")
+    (source / "Ada" / "x.ipynb").write_text("nothing")
+    (source / "Ben" / "w.ipynb").rename(source / "Ben" / "w.pdf")
+    (source / "Cy").mkdir()
+    (source / "Eli.ipynb.txt").write_text("{}")
+    (source / "README.txt").write_text("no student")
+    sheet = tmp_path / "moodle.csv"
+    sheet.write_text("Identifier,Full name,Grade\nParticipant 1,Ada,\nParticipant 2,Flo,\nParticipant 3,Gus,\n")
+    rows = run(source, "--sheet", sheet)
+    assert points(rows) == {"Ada": 3, "Ben": 0, "Cy": 0, "Dee": 3, "Eli": 0}
+    assert rows["Ada", "3.1"]["look"] == "of 2 notebooks w.ipynb counts" and rows["Dee", "3.1"]["look"] == ""
+    assert "only .pdf" in rows["Ben", "3.1"]["verdict"] and "empty folder" in rows["Cy", "3.1"]["verdict"]
+    said = capsys.readouterr().out
+    assert "Handed in nothing (2): Flo, Gus" in said and "no notebook that can be read (3): Ben, Cy, Eli" in said
 
 
 # ---- What the class does not understand
@@ -426,19 +478,29 @@ def registered():
     student.COURSE.clear(), student.COURSE.update(own)
 
 
-def test_the_example_of_every_form_works(way, registered, capsys):
+def test_the_example_of_every_form_works(known, registered, monkeypatch, capsys):
     """With an answer of each, in the sandbox: the page for teachers shows this file."""
-    status = cli.main(["--try", "--course", str(COURSE), "--sandbox", way])
-    said = capsys.readouterr().out
-    assert status == 0 and said.endswith("All is well.\n"), said
+    judge, said = student.judge, {}
+
+    def at_once(way, path, numbers):
+        """All answers in one notebook: torch starts once inside and once outside."""
+        answers = sys.modules["vitnb_course"].ANSWERS
+        if not said:
+            said.update(judge(way, store(path, trial.IMPORTS, *answers.values()), list(answers)))
+        return {n: said[n] for n in numbers}
+
+    monkeypatch.setattr(student, "judge", at_once)
+    status = cli.main(["--try", "--course", str(COURSE)])
+    told = capsys.readouterr().out
+    assert status == 0 and told.endswith("All is well.\n"), told
     assert {type(engine.EXERCISES[n]).__name__ for n in student.COURSE} == {
         "compute", "hunt", "predict", "letters", "weights", "blank_class", "project"}  # fmt: skip
-    assert said.count("in the sandbox, inside judged") == 3 and said.count("in the sandbox, outside judged") == 4
+    assert told.count("in the sandbox, inside judged") == 3 and told.count("in the sandbox, outside judged") == 4
 
 
-def test_what_is_wrong_with_ones_own_exercise_is_said(way, registered, tmp_path, capsys):
+def test_what_is_wrong_with_ones_own_exercise_is_said(known, registered, tmp_path, capsys):
     (tmp_path / "course.py").write_text(BROKEN)
-    assert cli.main(["--try", "--course", str(tmp_path / "course.py"), "--sandbox", way]) == 1
+    assert cli.main(["--try", "--course", str(tmp_path / "course.py")]) == 1
     bad = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  !")]
     assert len(bad) == 4 and "'Twice.' is told so, but: Right: all." in bad[0] and "always 0" in bad[1]
     assert "TASKS has a text for t.3" in bad[2] and "Think again about A?" in bad[3]
@@ -474,6 +536,12 @@ def test_an_exercise_that_is_judged_inside_keeps_its_file_to_itself(way, registe
     cli.load(tmp_path / "course.py")
     said = student.judge(way, store(tmp_path / "one.ipynb", TORCH, SPY), ["c.6"])["c.6"].sentence
     assert "exercises.pickle False 0 " in said and "course.py" not in said, said
+
+
+def test_a_teachers_file_may_name_exercises_that_are_judged_inside(registered, tmp_path):
+    (tmp_path / "course.py").write_text(f"{BROKEN}\nINSIDE = {{'t.3'}}\n")
+    cli.load(tmp_path / "course.py")
+    assert [student.inside(n) for n in ("t.2", "t.3", "3.1", "5.2")] == [False, True, False, True]
 
 
 def test_nobody_is_given_a_hint_to_a_hint_that_cannot_be_had(way, registered, tmp_path):

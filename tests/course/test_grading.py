@@ -57,6 +57,13 @@ def way():
     return found
 
 
+@pytest.fixture
+def known(way, monkeypatch):
+    """The same, which the command takes without another try."""
+    monkeypatch.setattr(sandbox, "best", lambda: (way, {way: ""}))
+    return way
+
+
 def answering(line: str) -> str:
     """An answer to 3.1 that does something else first."""
     return RIGHT.replace("    scores", f"    {line}\n    scores", 1)
@@ -87,9 +94,7 @@ def said_of(way: str, path: Path, *cells: str, number: str = "", seconds: float 
 WRITTEN = {
     "right": ((COUNT, COUNT_CHECK), True, "Right:"),
     "the check cell deleted": ((COUNT,), True, "Right:"),
-    "the check cell twice, first with a wrong answer": ((WRONG, COUNT_CHECK, COUNT, COUNT_CHECK), True, "Right:"),
     "an error in another cell": (("1 / 0", COUNT, COUNT_CHECK), True, "Right:"),
-    "a command to IPython": (("%matplotlib inline\n!ls", COUNT, COUNT_CHECK), True, "Right:"),
     "untouched": (("def count_tokens(height, width, patch_size):\n    ...", COUNT_CHECK), False, "not done yet"),
     "left to an error": ((counting("raise NotImplementedError"), COUNT_CHECK), False, "not done yet"),
     "nothing": ((), False, "not done yet"),
@@ -132,14 +137,11 @@ ANSWERED = {
 
 HOSTILE = {
     "a loop in the function": ((counting("while True: pass"), COUNT_CHECK), False, "loop that does not end"),
-    "a loop in a cell": (("while True: pass", COUNT, COUNT_CHECK), True, "Right:"),
     "a loop that catches everything": (
         ("while True:\n    try:\n        while True: pass\n    except BaseException: pass", COUNT), True, "Right:",
     ),
     "waits": ((counting("import time; time.sleep(3600)"), COUNT_CHECK), False, "took too long"),
-    "sys.exit in a cell": (("sys.exit(0)", COUNT, COUNT_CHECK), True, "Right:"),
     "os._exit in the function": ((counting("os._exit(0)"), COUNT_CHECK), False, "ended the program"),
-    "os._exit in a cell": (("os._exit(0)", COUNT, COUNT_CHECK), True, "Right:"),
     "returns too much": ((counting("import numpy; return numpy.zeros((1 << 23) + 1)"), COUNT_CHECK), False, "64 MB"),
     "replaces the check": (
         ("from vitbook import exercises\nexercises.check = lambda *a: True\ntorch.allclose = lambda *a, **k: True",
@@ -148,11 +150,6 @@ HOSTILE = {
     "writes to the pipe": (
         ("for fd in range(3, 40):\n    try: os.write(fd, b'x' * 4096)\n    except OSError: pass", COUNT, COUNT_CHECK),
         False, "",
-    ),
-    "answers before it is asked": (
-        ("from vitbook.grading.wire import packed\n"
-         "for fd in range(3, 40):\n    try: os.write(fd, packed({'returned': 4, 'changed': {}}))\n"
-         "    except OSError: pass", COUNT, COUNT_CHECK), False, "",
     ),
     "says that it is ready, and answers": (
         ("from vitbook.grading.wire import packed\nsaid = packed({'errors': [], 'answers': ['1.1']})\n"
@@ -168,14 +165,6 @@ HOSTILE = {
         False, "something else than an answer",
     ),
     "much that is no tensor": ((counting("return [0] * (1 << 21)"), COUNT_CHECK), False, "4 MB that are no tensors"),
-    "memory in many processes": (
-        (counting("[os.fork() for _ in range(3)]; x = b'x' * 800_000_000; import time; time.sleep(60)"), COUNT_CHECK),
-        False, "4 GB of memory",
-    ),
-    "memory in no process": (
-        ("import time\ndef count_tokens(*size):\n    fds = [os.memfd_create('x') for _ in range(40)]\n"
-         "    for fd in fds: os.write(fd, bytes(60 << 20))\n    time.sleep(60)", COUNT_CHECK), False, "",
-    ),
     "threads without end": (
         (counting("import threading, time; [threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
                    " for _ in range(600)]; time.sleep(60)"), COUNT_CHECK), False, "",
@@ -357,8 +346,6 @@ def test_a_verdict_forged_inside_is_seen(way, tmp_path):
     number = "5.2"
     name = engine.EXERCISES[number].signature.split("(")[0]
     forge = "from vitbook.exercises import engine\nengine.judged = lambda *a: (True, 'Right: of course', 1.0)"
-    verdict = said_of(way, tmp_path, f"class {name}(nn.Module): pass", f'check("{number}", {name})', number=number)
-    assert not verdict.right and verdict.where == "inside"
     late = f"class {name}(nn.Module):\n    def __init__(self, *a):\n        super().__init__()\n        exec({forge!r})"
     cells = ("def forge():\n    import sys\n    engine = sys.modules['vitbook.exercises.engine']\n"
              "    engine.judged = lambda *a: (True, 'Right: of course', 1.0)\nforge()", late)  # fmt: skip
@@ -399,11 +386,8 @@ def told(way, tmp_path_factory):
 def test_what_is_handed_to_a_test_has_no_name_that_tells(number, told):
     said = told[number].sentence
     assert "ValueError" in said
-    found = re.findall(
-        r"vit(?:nb|book)[\w./]*", said.partition("ValueError")[2].partition("It was called")[0].split("`")[-1]
-    )
-    public = {"vitnb/vit.py", "vitnb/blocks.py"}  # what the package's own layers do lies open
-    assert [one for one in found if "vitbook" in one or one.startswith("vitnb.")] == [], (said, public)
+    told_by = said.partition("ValueError")[2].partition("It was called")[0].split("`")[-1]
+    assert not re.search(r"vitbook|vitnb\.", told_by), said  # vitnb/vit.py, where its own layers are, lies open
 
 
 # Those that load the data train in their cells; the experiments behind their exercises would be run once more.
@@ -437,7 +421,7 @@ def test_published_solutions_are_right_through_the_grader(path, solved):
     assert {n for n in numbers if solved[n].where == "inside"} == {n for n in numbers if student.inside(n)}
 
 
-def test_a_class_in_one_command(way, tmp_path, capsys, monkeypatch):
+def test_a_class_in_one_command(known, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(cli, "get_context", lambda _: get_context("fork"))  # which need not import torch
     folder = tmp_path / "in"
     folder.mkdir()
@@ -454,7 +438,7 @@ def test_a_class_in_one_command(way, tmp_path, capsys, monkeypatch):
     )
     store(folder / "Ada-more.ipynb", "def twice(x):\n    return x * x")
     options = ["--exercises", "1.1=2", "c.1", "--course", str(course), "--out", str(out), "--sheet", str(sheet)]
-    assert cli.main([str(folder), *options, "--sandbox", way, "--seconds", str(SECONDS)]) == 0
+    assert cli.main([str(folder), *options, "--seconds", str(SECONDS)]) == 0
     rows = list(csv.DictReader((out / "grades.csv").read_text().splitlines()))
     points = {(row["student"], row["exercise"]): row["points"] for row in rows}
     assert points["Ada", "1.1"] == "2" and points["Ben", "1.1"] == "0" and points["'=cmd", "1.1"] == "2"
@@ -468,22 +452,7 @@ def test_a_class_in_one_command(way, tmp_path, capsys, monkeypatch):
     assert "not listed in it: =cmd, Ada-more" in capsys.readouterr().out
 
 
-def test_a_teachers_file_may_name_exercises_that_are_judged_inside(tmp_path):
-    course = tmp_path / "course.py"
-    course.write_text(
-        "from vitbook.exercises.forms import compute\nINSIDE = {'c.3'}\n"
-        "for n in ('c.2', 'c.3'):\n    compute(n, 'f(x)', 'a', 'b', cases=lambda: [(1,)], reference=lambda x: x,\n"
-        "            mistakes={}, otherwise='no', right='f.')\n"
-    )
-    cli.load(course)
-    try:
-        assert [student.inside(n) for n in ("c.2", "c.3", "3.1", "5.2")] == [False, True, False, True]
-    finally:
-        for number in ("c.2", "c.3"):
-            del engine.EXERCISES[number]
-
-
-def test_a_course_is_read_from_wherever_it_is_named_and_by_nobody_inside(way, tmp_path, monkeypatch):
+def test_a_course_is_read_from_wherever_it_is_named_and_by_nobody_inside(known, tmp_path, monkeypatch):
     (tmp_path / "in").mkdir()
     name = engine.EXERCISES["5.2"].signature.split("(")[0]
     reads = "raise RuntimeError(open(sys.argv[-1]).read()[:9999])"
@@ -491,72 +460,36 @@ def test_a_course_is_read_from_wherever_it_is_named_and_by_nobody_inside(way, tm
     store(tmp_path / "in" / "Eve.ipynb", spy, f'check("5.2", {name})')
     (tmp_path / "course.py").write_text("SECRET = 1\n")
     monkeypatch.chdir(tmp_path)
-    options = ["in", "--exercises", "5.2", "--course", "course.py", "--out", "out", "--sandbox", way]
+    options = ["in", "--exercises", "5.2", "--course", "course.py", "--out", "out"]
     assert cli.main([*options, "--seconds", str(SECONDS)]) == 0
     [row] = csv.DictReader((tmp_path / "out" / "grades.csv").read_text().splitlines())
-    assert row["judged"] == "inside" and "RuntimeError" in row["verdict"] or "Error" in row["verdict"], row
+    assert row["judged"] == "inside" and "Error" in row["verdict"], row
     assert "SECRET" not in row["verdict"] and "did not run to its end" not in row["verdict"]
 
 
-def graded_rows(folder: Path, *options: str) -> list[dict[str, str]]:
-    assert cli.main([str(folder), "--exercises", "3.1", "--out", str(folder / "out"), *options]) == 0
-    return list(csv.DictReader((folder / "out" / "grades.csv").read_text(encoding="utf-8").splitlines()))
+class Scaled:
+    """A student whose answer to 3.1 is too large by half."""
+
+    pending = False
+
+    def __init__(self, seed: str):
+        self.seed = seed
+
+    def ask(self, number, given, until):
+        return {"returned": 1.5 * torch.nn.functional.scaled_dot_product_attention(*given)}
 
 
 def test_a_second_judge_of_a_notebook_says_the_same_to_the_letter(way, tmp_path):
     """By how much an answer is off depends on random numbers: they are drawn anew for another notebook only."""
-    scaled = RIGHT.replace("@ v", "@ v * 1.5")
     cells = json.loads((ROOT / "book/solutions/15-pretrained.ipynb").read_text(encoding="utf-8"))["cells"]
     (layer,) = (one for cell in cells if "class QueryValueLoRA" in (one := "".join(cell["source"])))
     doubled = layer.replace("q + x @", "q + 2 * x @")
-    books = [store(tmp_path / f"{n}.ipynb", TORCH, scaled, doubled, f"# {n}") for n in range(2)]
-    first, again, other = (student.judge(way, books[n], ["3.1", "15.4"], seconds=SECONDS) for n in (0, 0, 1))
-    assert first == again and not any(verdict.right for verdict in first.values())
-    for number, words in (("3.1", "off by"), ("15.4", "With random products")):
-        assert words in first[number].sentence and first[number].sentence != other[number].sentence
-
-
-def judged_as(monkeypatch, verdict) -> None:
-    """Let everybody have a verdict without a sandbox, in this process."""
-    monkeypatch.setattr(cli, "everyone", lambda work, found, *more: [work(one) for one in found])
-    monkeypatch.setattr(sandbox, "best", lambda: ("none", {"none": ""}))
-    monkeypatch.setattr(student, "judge", verdict)
-
-
-def test_names_of_any_kind_get_a_row_and_a_page(tmp_path, monkeypatch, capsys):
-    judged_as(
-        monkeypatch,
-        lambda way, path, numbers, *more: {n: student.Verdict(True, "Right: \ud800\x1b[31m<b>\u202e") for n in numbers},
-    )
-    names = ["Ada", "a" * 200, "ä" * 110, "=cmd", "+cmd", "＝cmd", "cmd", "x\x1b]0;y\x07", "new\nline", "<script>",
-             "Zo\u0308e", b"bad\xff".decode("utf-8", "surrogateescape"), "\u202eevil", "a;=1+1"]  # fmt: skip
-    for name in names:
-        (tmp_path / "in" / name).mkdir(parents=True)
-        store(tmp_path / "in" / name / "x.ipynb", RIGHT)
-    rows = graded_rows(tmp_path / "in")
-    assert len(rows) == len(names) == len({row["student"] for row in rows})
-    pages = list((tmp_path / "in" / "out" / "feedback").iterdir())
-    assert len(pages) == len(names) and all(len(os.fsencode(page.name)) < 200 for page in pages)
-    assert all("<script>" not in page.read_text() and "<b>" not in page.read_text() for page in pages)
-    text = capsys.readouterr().out + (tmp_path / "in" / "out" / "grades.csv").read_text()
-    assert not any(ord(one) < 32 and one != "\n" for one in text) and "\u202e" not in text
-    assert {"'=cmd", "'+cmd", "'＝cmd", "Zöe"} <= {row["student"] for row in rows}
-    assert '"a;\'=1+1"' in text  # whoever's spreadsheet cuts at semicolons
-
-
-def test_an_error_of_the_grader_costs_no_other_student(tmp_path, monkeypatch, capsys):
-    def breaks(way, path, numbers, *more):
-        if path.parent.name == "Eve":
-            raise UnicodeError("the grader itself")
-        return {n: student.Verdict(True, "Right: yes") for n in numbers}
-
-    judged_as(monkeypatch, breaks)
-    for name in ("Ada", "Eve", "Zoe"):
-        (tmp_path / name).mkdir()
-        store(tmp_path / name / "x.ipynb", RIGHT)
-    rows = {row["student"]: row for row in graded_rows(tmp_path)}
-    assert [rows[name]["points"] for name in ("Ada", "Eve", "Zoe")] == ["1", "0", "1"]
-    assert "UnicodeError" in rows["Eve"]["look"] and "Look at these yourself: Eve" in capsys.readouterr().out
+    books = [store(tmp_path / f"{n}.ipynb", TORCH, doubled, f"# {n}") for n in range(2)]
+    inside = [student.judge(way, books[n], ["15.4"], seconds=SECONDS)["15.4"] for n in (0, 0, 1)]
+    outside = [student._outside(Scaled(seed), "3.1", time.monotonic() + SECONDS) for seed in ("a", "a", "b")]
+    for words, (first, again, other) in (("With random products", inside), ("off by", outside)):
+        assert first == again and not first.right
+        assert words in first.sentence and first.sentence != other.sentence
 
 
 def fatal(submission: Submission) -> reports.Grade:
@@ -578,65 +511,22 @@ def test_a_dead_process_of_the_grader_costs_no_other_student(order, monkeypatch)
     assert all("ended" in one.verdicts["3.1"].suspect for one in grades.values() if not one.total)
 
 
-def test_who_handed_in_two_notebooks_or_none_is_told(tmp_path, monkeypatch, capsys):
-    judged_as(
-        monkeypatch,
-        lambda way, path, numbers, *more: {
-            n: student.Verdict(False, f"{n}: not done yet.")
-            if path.name == "c.ipynb"
-            else student.Verdict(True, "Right")
-            for n in numbers
-        },
-    )
-    for name, files in {
-        "Ada": ["a.ipynb", "b.ipynb", "c.ipynb"],
-        "Ben": ["b.pdf"],
-        "Cy": [],
-        "Dee": ["d.ipynb"],
-    }.items():
-        (tmp_path / "in" / name).mkdir(parents=True)
-        for file in files:
-            store(tmp_path / "in" / name / file, RIGHT)
-    (tmp_path / "in" / "Eli.ipynb.txt").write_text("{}")
-    (tmp_path / "in" / "README.txt").write_text("no student")
-    sheet = tmp_path / "moodle.csv"
-    sheet.write_text("Identifier,Full name,Grade\nParticipant 1,Ada,\nParticipant 2,Flo,\nParticipant 3,Gus,\n")
-    rows = {row["student"]: row for row in graded_rows(tmp_path / "in", "--sheet", str(sheet))}
-    assert sorted(rows) == ["Ada", "Ben", "Cy", "Dee", "Eli"]
-    assert rows["Ada"]["look"] == "of 3 notebooks b.ipynb counts" and rows["Dee"]["look"] == ""
-    assert [rows[name]["points"] for name in ("Ada", "Ben", "Cy", "Eli")] == ["1", "0", "0", "0"]
-    assert "only .pdf" in rows["Ben"]["verdict"] and "empty folder" in rows["Cy"]["verdict"]
-    said = capsys.readouterr().out
-    assert "Handed in nothing (2): Flo, Gus" in said and "no notebook that can be read (3): Ben, Cy, Eli" in said
-
-
 def test_a_submission_cannot_pass_for_another_students(tmp_path):
     for path in ("Ben/x.ipynb", "Ada/Ben_1_assignsubmission_file/x.ipynb", "Ada/Ben_77_1_x.ipynb"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         store(tmp_path / path)
     with submissions(tmp_path) as found:
         assert {one.student: len(one.notebooks) for one in found} == {"Ben": 1, "Ada": 2}
-    two = [reports.Grade(Submission("Ann Lee", n), {"3.1": student.Verdict(n == "1", "")}, {"3.1": 1.0}) for n in "12"]
-    sheet = tmp_path / "sheet.csv"
-    sheet.write_text("Full name,Grade\nAnn Lee,\n")
-    missed, _ = reports.sheet(two, sheet, "Grade", tmp_path / "out.csv")
-    assert missed == ["Ann Lee", "Ann Lee"] and "Ann Lee,\n" in (tmp_path / "out.csv").read_bytes().decode()
 
 
-def test_links_lead_nowhere(tmp_path):
+def test_links_in_a_folder_lead_nowhere(tmp_path):
     store(tmp_path / "secret.ipynb", "'secret'")
     (tmp_path / "in" / "Ada").mkdir(parents=True)
     (tmp_path / "in" / "Ada" / "x.ipynb").symlink_to(tmp_path / "secret.ipynb")
     (tmp_path / "in" / "Ben").symlink_to(tmp_path)
     store(tmp_path / "in" / "Zoe.ipynb")
-    link = zipfile.ZipInfo("Eve/x.ipynb")
-    link.external_attr = 0o120777 << 16
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-        archive.writestr(link, str(tmp_path / "secret.ipynb"))
-        archive.write(tmp_path / "in" / "Zoe.ipynb", "Zoe/x.ipynb")
-    for source in (tmp_path / "in", tmp_path / "all.zip"):
-        with submissions(source) as found:
-            assert all("secret'" not in path.read_text() for one in found for path in one.notebooks)
+    with submissions(tmp_path / "in") as found:
+        assert all("secret'" not in path.read_text() for one in found for path in one.notebooks)
 
 
 def test_a_column_that_is_missing_is_told_before_anything_runs(tmp_path, monkeypatch, capsys):
@@ -653,32 +543,6 @@ def test_without_a_sandbox_nothing_runs(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(sandbox, "WAYS", {})
     assert cli.main([str(tmp_path), "--exercises", "3.1"]) == 2
     assert "no sandbox works here" in capsys.readouterr().err and not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize("arguments, words", [
-    (["--exercises", "99.1"], "there is no exercise '99.1'"),
-    (["--exercises", "3.1=lots"], "3.1=2 would be"),
-    (["--exercises", "3.1", "--course", "nowhere.py"], "nowhere.py is no file"),
-])  # fmt: skip
-def test_bad_input_is_named(arguments, words, tmp_path, capsys):
-    assert cli.main([str(tmp_path), *arguments]) == 2
-    assert words in capsys.readouterr().err
-
-
-NAMED = {"../../evil.ipynb": ("..", ".."), "/etc/evil.ipynb": ("/", "/"), "Ada.ipynb": ("Ada", "Ada"),
-         "Ben/deep/x.IPYNB": ("Ben", "Ben"), "notes.txt": None}  # fmt: skip
-
-
-def test_names_in_a_zip_lead_nowhere(tmp_path):
-    text = store(tmp_path / "plain.ipynb").read_bytes()
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-        for name in NAMED:
-            archive.writestr(name, text)
-    with submissions(tmp_path / "all.zip") as found:
-        assert {(one.student, one.identifier) for one in found} == set(NAMED.values()) - {None}
-        paths = [path for one in found for path in one.notebooks]
-        assert all(re.fullmatch(r"\d{5}\.ipynb", path.name) and path.exists() for path in paths)
-    assert not any(path.exists() for path in paths) and not (tmp_path.parent / "evil.ipynb").exists()
 
 
 def test_a_folder_without_notebooks_is_refused(tmp_path):
@@ -723,30 +587,25 @@ def test_the_time_for_all_of_a_students_notebooks_is_bounded(way, tmp_path):
     assert grade.total == 0 and time.monotonic() - start < cli.PATIENT * student.patience(["1.1"], 0.2) + 15
 
 
+def crossed(value):
+    """A value as the grader gets it from the sandbox."""
+    message = wire.packed(value)
+    (text, body), rest = wire.HEAD.unpack(message[: wire.HEAD.size]), message[wire.HEAD.size :]
+    assert len(rest) == text + body
+    return wire.unpacked(rest[:text], rest[text:])
+
+
 def test_data_crosses_as_it_is_and_nothing_else_does():
     values = [None, True, 3, 2.5, float("inf"), "text", ..., (1, [2, {"a": {3}}]), torch.arange(6).view(2, 3),
               torch.ones(2, dtype=torch.bool), torch.tensor(2.0, dtype=torch.bfloat16)]  # fmt: skip
-    packed = wire.packed(values)
-    text, body = wire.HEAD.unpack(packed[: wire.HEAD.size])
-    rest = packed[wire.HEAD.size :]
-    back, foreign = wire.unpacked(rest[:text], rest[text:])
-    assert not foreign and body == len(rest) - text
+    back = crossed(values)
     assert back[:-3] == values[:-3] and all(torch.equal(a, b) for a, b in zip(back[-3:], values[-3:], strict=True))
     unknown = torch.empty(1, dtype=torch.bits8)  # a type that no file of safetensors has
     for thing in (object(), torch.nn.Linear(1, 1), len, torch.ones(1, device="meta"), unknown):
-        packed = wire.packed(thing)
-        text, _ = wire.HEAD.unpack(packed[: wire.HEAD.size])
-        assert wire.unpacked(packed[wire.HEAD.size :][:text], b"")[1]
+        assert isinstance(crossed(thing), wire.Foreign)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'{"tensor": "0"}', b'{"float": "x"}', b"[" * 100_000, b'{"dict": 3}'])
 def test_a_hostile_message_is_refused(text):
     with pytest.raises(ValueError, match="cannot be read"):
         wire.unpacked(text, b"")
-
-
-def test_a_sheet_without_the_column_is_refused(tmp_path):
-    sheet = tmp_path / "canvas.csv"
-    sheet.write_text("Student,ID,Section\nAda,1,A\n")
-    with pytest.raises(ValueError, match="has no column 'Quiz'"):
-        reports.sheet([], sheet, "Quiz", tmp_path / "out.csv")

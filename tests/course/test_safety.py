@@ -167,19 +167,15 @@ ATTACKS = {
     "the mode of the marks": "os.chmod(BOOK, 0o777)",
     "the times of the marks": "os.utime(BOOK, (1, 1))",
     "an attribute of the marks": "os.getxattr(BOOK, 'user.grade')",
+    "the attributes of the marks": "os.listxattr(BOOK)",
     "passwords": "open('/etc/shadow').read()",
     "read the checks": "open(VITBOOK + '/exercises/engine.py').read()",
     "import the checks": "import vitbook.exercises.engine",
-    "write into the package": "open(VITBOOK + '/mine.py', 'w')",
     "write beside Python": "open(os.path.dirname(os.__file__) + '/sitecustomize.py', 'a')",
     "memory of the machine": "os.open('/dev/mem', os.O_RDWR)",
     "a disk of one's own": "os.mknod('disk', 0o60600, os.makedev(8, 0))",
     "the terminal": "os.open('/dev/tty', os.O_RDWR)",
     # Settings of the kernel
-    "a program for crashes": "os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)",
-    "who is killed first": "os.open('/proc/self/oom_score_adj', os.O_WRONLY)",
-    "sysrq": "os.open('/proc/sysrq-trigger', os.O_WRONLY)",
-    "cgroups": "os.open('/sys/fs/cgroup/cgroup.procs', os.O_WRONLY)",
     "the clock": "time.clock_settime(time.CLOCK_REALTIME, time.time())",
     "the name of the machine": "socket.sethostname('mine')",
     "another root folder": "os.chroot('.')",
@@ -274,22 +270,13 @@ def test_an_attack_fails_and_its_student_is_told(case, attacked):
     assert kind and kind[1] in REFUSALS, attacked[case].sentence
 
 
-def test_metadata_and_the_teachers_names_stay_outside_and_files_inside(shut, tmp_path, monkeypatch):
+def test_the_teachers_names_stay_outside_and_files_inside(shut, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"/opt/ada-lovelace/bin:{os.environ['PATH']}")
     monkeypatch.setenv("TOKEN_OF_THE_TEACHER", "ada-lovelace")
-    secret = tmp_path / "grade of Ada is 5"
-    secret.write_text("x")
-    with contextlib.suppress(OSError):
-        os.setxattr(secret, "user.grade", b"5")
     attack = f"""
-tries("attribute", lambda: os.getxattr({str(secret)!r}, "user.grade"))
-tries("attributes", lambda: os.listxattr({str(secret)!r}))
 tries("PATH and TOKEN", lambda: "ada-lovelace" in str(os.environ) or None)
 for folder in ("/tmp", "/dev/shm"):
     tries("file", lambda: open(folder + "/vitnb-mine", "w").write("x") and None)
-def notified():
-    fd = call(294, 0); call(254, fd, {str(tmp_path)!r}.encode(), 0xFFF); return fd
-tries("inotify", notified)
 tries("nice", lambda: os.setpriority(os.PRIO_PROCESS, {os.getpid()}, 19))
 """
     nice = os.getpriority(os.PRIO_PROCESS, 0)
@@ -481,13 +468,13 @@ def test_nothing_that_a_submission_started_is_left(case, shut, tmp_path):
     assert gone("undead")
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
 def test_an_error_of_the_grader_leaves_nothing(error, shut, tmp_path, monkeypatch):
     reads = wire.unpacked
 
     def breaks(*message):
         said = reads(*message)
-        if "at" not in said[0]:  # the cells have run
+        if "at" not in said:  # the cells have run
             raise error
         return said
 
@@ -534,23 +521,19 @@ def test_a_supervisor_that_is_killed_is_stood_in_for(shut, tmp_path, monkeypatch
     assert gone("undead", within=5)
 
 
-def test_data_for_their_owner_alone_stop_nothing(shut, tmp_path, monkeypatch):
-    (tmp_path / "data").mkdir(0o700)
-    monkeypatch.setenv("VITNB_DATA", str(tmp_path / "data"))
-    assert sandbox.works(shut) == ""
-
-
 def test_a_machine_that_is_too_busy_is_called_so(shut, monkeypatch):
     """On one with many other programs, Python and torch did not start in two minutes."""
     monkeypatch.setattr(sandbox, "TRYING", 0.01)
     assert "is the machine busy" in sandbox.works(shut)
 
 
-def test_a_long_folder_for_temporary_files_is_no_obstacle(shut, tmp_path, monkeypatch):
+def test_a_long_folder_for_temporary_files_and_data_for_their_owner_alone_stop_nothing(shut, tmp_path, monkeypatch):
     """The address of a socket of Unix has room for 107 bytes."""
     long = tmp_path / ("long" * 30)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
+    (tmp_path / "data").mkdir(0o700)
+    monkeypatch.setenv("VITNB_DATA", str(tmp_path / "data"))
     assert sandbox.works(shut) == ""
 
 
@@ -563,17 +546,8 @@ def test_ctrl_c_keeps_the_marks_so_far(shut, times, tmp_path):
         left = LEFT["a double fork in a session of its own"]
         store(tmp_path / "in" / f"{name}.ipynb", TRIES, left, "nap('undead')", COUNT_CHECK)
     (tmp_path / "sheet.csv").write_text("Identifier,Full name,Grade\nParticipant 1,Ada,\nParticipant 5,Eve,\n")
-    command = [
-        sys.executable,
-        "-m",
-        "vitbook.grading.cli",
-        str(tmp_path / "in"),
-        "--exercises",
-        "1.1",
-        "--out",
-        tmp_path / "out",
-    ]
-    command += ["--sandbox", shut, "--jobs", "1", "--sheet", tmp_path / "sheet.csv"]
+    command = [sys.executable, "-m", "vitbook.grading.cli", tmp_path / "in", "--exercises", "1.1", "--sandbox", shut]
+    command += ["--out", tmp_path / "out", "--jobs", "1", "--sheet", tmp_path / "sheet.csv"]
     own = {**os.environ, "TMPDIR": str(tmp_path / "sandboxes")}
     pipe = subprocess.PIPE
     run = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=own)
@@ -706,12 +680,12 @@ class Sent(student.Student):
         self.way = "container"  # which has no processes to look at
 
     def receive(self, until):
-        return self.reply, False
+        return self.reply
 
     def ask(self, number, given, until):
         if type(self.reply) is not dict:
             raise student.Stopped(student.NO_ANSWER)
-        return self.reply, False
+        return self.reply
 
 
 @pytest.mark.parametrize("n", range(len(ODD)))

@@ -116,15 +116,9 @@ def raised(error: BaseException) -> dict:
     except Exception:
         message = ""
     kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
-    files = {str(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)}
-    notes = [message] if message or error.args else []
-    return {
-        "raised": type(error).__name__,
-        "kinds": kinds,
-        "notes": notes,
-        "line": line_of(error),
-        "files": list(files)[:50],
-    }
+    files = list({str(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)})[:50]
+    notes, name = [message] if message or error.args else [], type(error).__name__
+    return {"raised": name, "kinds": kinds, "notes": notes, "line": line_of(error), "files": files}
 
 
 def data(value, depth: int = 0):

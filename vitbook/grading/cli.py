@@ -432,22 +432,16 @@ def ready(top: Path, course: Path | None) -> None:
 
 def ungraded(submission: Submission, worth: dict[str, float], reason: str) -> reports.Grade:
     """The grade of a submission on which the grader itself failed: no points, and a person must look."""
-    said = "Your notebook could not be graded."
-    verdicts = {n: student.Verdict(False, said, suspect=reason, answers=False) for n in worth}
-    return reports.Grade(submission, verdicts, worth, failed=True)
+    none = student.Verdict(False, "Your notebook could not be graded.", suspect=reason, answers=False)
+    return reports.Grade(submission, dict.fromkeys(worth, none), worth, failed=True)
 
 
 def graded(way: str, submission: Submission, worth: dict[str, float], seconds: float) -> reports.Grade:
     """Judge a student's notebooks, the latest first: an exercise counts as the latest that answers it has it."""
     start, numbers = time.monotonic(), list(worth)
     problems = " ".join(submission.problems)
-    said = f"Nothing to judge: {problems}"
-    failed = False
-    verdicts = (
-        {}
-        if submission.notebooks
-        else {n: student.Verdict(False, said, suspect=problems, answers=False) for n in numbers}
-    )
+    none = student.Verdict(False, f"Nothing to judge: {problems}", suspect=problems, answers=False)
+    verdicts, failed = {} if submission.notebooks else dict.fromkeys(numbers, none), False
     patience, many = student.patience(numbers, seconds), len(submission.notebooks)
     end = start + min(many, PATIENT) * patience
     look: dict[str, list[str]] = {n: [] for n in numbers}

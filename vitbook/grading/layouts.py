@@ -21,10 +21,8 @@ PATTERNS = {
     "ILIAS": re.compile(r"(?P<last>[^_]+)_(?P<first>[^_]+)_(?P<login>[^_]+)_(?P<id>\d+)"),
 }
 LOOSE = ("Canvas", "ILIAS")  # a name of a student's or a teacher's choice may look like these: most must
-FOLDERS, FILES = (
-    ("Moodle", "Brightspace", "ILIAS"),
-    ("Moodle", "Blackboard", "Brightspace", "anonymous Canvas", "Canvas"),
-)
+FOLDERS = ("Moodle", "Brightspace", "ILIAS")
+FILES = ("Moodle", "Blackboard", "Brightspace", "anonymous Canvas", "Canvas")
 WHEN = ("%Y-%m-%d-%H-%M-%S", "%b %d, %Y %I%M %p", "%B %d, %Y %I%M %p", "%d %B, %Y %I%M %p", "%b %d, %Y %H%M")
 
 OTHERS = (".pdf", ".html", ".py", ".zip", ".docx", ".ipynb.txt", ".ipynb.json")  # handed in in a notebook's place

@@ -194,13 +194,7 @@ class Box:
             "limits": {} if outside else limits(user),
             "after": [engine(), "rm", "--force", self.folder.name] if outside else [],
         }
-        environment = {
-            **ENVIRONMENT,
-            **given(),
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(self.folder),
-            "PYTHONPATH": str(PACKAGE.parent),
-        }
+        own = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "PYTHONPATH": str(PACKAGE.parent)}
         if user >= 0:
             os.chown(self.folder, user, user)
         end, self.lifeline = os.pipe()
@@ -209,7 +203,7 @@ class Box:
             self.process = subprocess.Popen(
                 supervisor,
                 cwd=self.folder,
-                env=None if outside else environment,
+                env=None if outside else {**ENVIRONMENT, **given(), **own},
                 pass_fds=[end],
                 start_new_session=True,
                 **streams,

@@ -136,14 +136,7 @@ def place(message: Any) -> list[int]:
 class Student:
     """One notebook, running in a sandbox."""
 
-    def __init__(
-        self,
-        way: str,
-        notebook: Path,
-        plan: dict[str, Any],
-        inside: bool = False,
-        own: bytes = b"",
-    ):
+    def __init__(self, way: str, notebook: Path, plan: dict[str, Any], inside: bool = False, own: bytes = b""):
         self.way, self.pending, self.reason, self.machine = way, False, "", ""
         self.at, self.errors, self.answers, self.alike = [0, 0], [], set(), {}
         self.box, self.ended = sandbox.Box(), threading.Event()
@@ -175,7 +168,7 @@ class Student:
     def told(self, until: float) -> dict:
         """The next message while the cells run. Raises: Stopped if it is none."""
         with in_time(until + GRACE):
-            message, _ = self.receive(until)
+            message = self.receive(until)
         if type(message) is not dict:
             raise Stopped(NO_ANSWER)
         return message
@@ -239,8 +232,8 @@ class Student:
             parts += got
         return bytes(parts)
 
-    def receive(self, until: float) -> tuple[Any, bool]:
-        """Return the next message, and whether it holds something that is no data."""
+    def receive(self, until: float) -> Any:
+        """Return the next message."""
         text, body = wire.HEAD.unpack(self.read(wire.HEAD.size, until))
         if text > wire.TEXT or body > wire.LIMIT:
             raise Stopped("it returns more than 64 MB, or more than 4 MB that are no tensors.")
@@ -261,7 +254,7 @@ class Student:
             except BrokenPipeError:
                 raise self.gone() from None
 
-    def ask(self, number: str, given: Sequence[Any], until: float) -> tuple[dict, bool]:
+    def ask(self, number: str, given: Sequence[Any], until: float) -> dict:
         """Send what an answer is given, return what it did.
 
         A reply names its request by a number drawn at random: one that was
@@ -272,11 +265,11 @@ class Student:
             raise Stopped("it answered before it was asked.") if os.read(self.back, 1) else self.gone()
         to = secrets.token_hex(8)
         self.send(disguise.dumps((to, number, tuple(given))), until)
-        reply, foreign = self.receive(until)
+        reply = self.receive(until)
         if type(reply) is not dict or text(reply, "to") != to:
             raise Stopped(NO_ANSWER)
         self.pending = False
-        return reply, foreign
+        return reply
 
     def end(self) -> None:
         self.ended.set()
@@ -289,7 +282,7 @@ def proxy(student: Student, number: str, until: float) -> Callable:
     """A function for the check: it calls the student's answer in the sandbox and gives what came back."""
 
     def answer(*given: Any) -> Any:
-        reply, _ = student.ask(number, given, until)
+        reply = student.ask(number, given, until)
         if "raised" in reply:
             raise _error(reply)
         changed = reply.get("changed")
@@ -477,13 +470,12 @@ def _suspected(verdict: Verdict, *look: str) -> Verdict:
 
 
 def _inside(student: Student, number: str, until: float) -> Verdict:
-    reply, _ = student.ask(number, (student.seed,), until)
+    reply = student.ask(number, (student.seed,), until)
     sound, share = reply.get("sound") is True, reply.get("share")
     suspect = "" if sound else "the check called a wrong answer right in this process"
     share = share if sound and type(share) is float and 0 < share < 1 else 0.0
-    return Verdict(
-        sound and reply.get("right") is True, _told(number, text(reply, "said")), "inside", suspect, share=share
-    )
+    right = sound and reply.get("right") is True
+    return Verdict(right, _told(number, text(reply, "said")), "inside", suspect, share=share)
 
 
 def _outside(student: Student, number: str, until: float) -> Verdict:

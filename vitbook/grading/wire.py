@@ -130,8 +130,8 @@ def hashable(value: Any) -> bool:
     return value is None or value is ... or isinstance(value, (bool, int, float, str, np.generic))
 
 
-def unpacked(text: bytes, body: bytes) -> tuple[Any, bool]:
-    """Return the value of a message, and whether something in it was no data.
+def unpacked(text: bytes, body: bytes) -> Any:
+    """Return the value of a message; what was no data is a Foreign in it.
 
     How much work it makes is bounded before it is done: a message comes from somebody who may want to stop the grader.
 
@@ -181,6 +181,6 @@ def unpacked(text: bytes, body: bytes) -> tuple[Any, bool]:
         raise ValueError(f"a message that cannot be read: it has more than {VALUES} values, not as one tensor")
     try:
         tensors = tensors_of(body)
-        return walk(json.loads(text)), bool(foreign)
+        return walk(json.loads(text))
     except Exception as error:  # whatever a hostile message may do to the two parsers
         raise ValueError(f"a message that cannot be read: {type(error).__name__}") from None
