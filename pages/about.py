@@ -161,11 +161,10 @@ class Downloads(Facts):
         return "To read it in an e-reader, on paper or from a stick, run `make downloads`."
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_directive("build-facts", BuildFacts)
     app.add_directive("stored-results", StoredResults)
     app.add_directive("downloads", Downloads)
     app.add_directive("packages", Packages)
     app.add_directive("packages-behind", PackagesBehind)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

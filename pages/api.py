@@ -76,8 +76,8 @@ def ask_nobody(app: Sphinx, config: Config) -> None:
     config.nitpick_ignore_regex = [*config.nitpick_ignore_regex, ("py:.*", ".*")]
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.setup_extension("sphinx.ext.autodoc")
     app.config.autodoc_member_order = "bysource"
     app.config.autodoc_inherit_docstrings = False  # or each forward gets that of nn.Module
@@ -85,4 +85,3 @@ def setup(app: Sphinx) -> dict:
     app.connect("config-inited", ask_nobody)
     app.connect("autodoc-process-docstring", rewrite)
     app.connect("autodoc-process-signature", drop_arguments)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

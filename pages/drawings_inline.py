@@ -41,7 +41,6 @@ class InlineDrawings(SphinxPostTransform):
         return "#"
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_post_transform(InlineDrawings)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,7 +11,26 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
-from pages import origin
+from pages import (
+    about,
+    api,
+    drawings_inline,
+    folded,
+    formulas,
+    frame,
+    glossary,
+    handouts,
+    live_figures,
+    moved,
+    origin,
+    paths,
+    plot_images,
+    policy,
+    search,
+    sheets,
+    slides,
+    still,
+)
 
 # Colab, JupyterLab and GitHub show MyST's own lines as noise, and hide comments. So notebooks
 # write  <!-- :::{name} title, options on their own lines, ::: and -->  and  <!-- (label)= -->.
@@ -69,7 +88,7 @@ def prepare_source(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = json.dumps(notebook)
 
 
-def name_downloads(app: Sphinx, exception: Exception | None) -> None:
+def name_downloads(app: Sphinx) -> None:
     """Name the repository in the sources that a page offers for download, too."""
     for path in Path(app.outdir, "_sources").rglob("*.*"):
         if path.suffix in (".ipynb", ".md"):
@@ -131,32 +150,42 @@ def fix_bibliography(app: Sphinx, pagename: str, template: str, context: dict, d
         context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
 
 
+PARTS = (about, api, folded, formulas, frame, glossary, live_figures, moved, paths, drawings_inline)
+PARTS += (slides, handouts, policy, still)
+# What is done to the web pages once all are written, in this order.
+FINISHING = (
+    frame.lighten,
+    live_figures.move_states,
+    slides.build_decks,
+    handouts.build_handouts,
+    plot_images.mark,
+    name_downloads,
+    frame.hang_front_door,
+    search.index,
+    sheets.lighten,
+    policy.seal,  # it reads all that pages hold, the figures' code too, which goes to files last
+    live_figures.part_states,
+)
+
+
+def finish(app: Sphinx, exception: Exception | None) -> None:
+    """Change the pages that the build has written, unless it has failed or they are those of the EPUB."""
+    if not exception and app.builder.format == "html" and app.builder.name != "epub":
+        for change in FINISHING:
+            change(app)
+
+
 def setup(app: Sphinx) -> dict:
     """Register the extension."""
     app.add_config_value("vitbook_rename", ("", ""), "env", tuple)
     app.add_config_value("vitbook_commit", "", "env", str)
     app.add_directive("chapter-seconds", ChapterSeconds)
-    app.setup_extension("pages.about")
-    app.setup_extension("pages.api")
-    app.setup_extension("pages.folded")
-    app.setup_extension("pages.formulas")
-    app.setup_extension("pages.frame")
-    app.setup_extension("pages.glossary")
-    app.setup_extension("pages.live_figures")
-    app.setup_extension("pages.moved")
-    app.setup_extension("pages.paths")
-    app.setup_extension("pages.drawings_inline")
-    app.setup_extension("pages.sheets")
-    app.setup_extension("pages.slides")
-    app.setup_extension("pages.handouts")
-    app.setup_extension("pages.plot_images")
-    app.setup_extension("pages.policy")
-    app.setup_extension("pages.search")
-    app.setup_extension("pages.still")
+    for part in PARTS:
+        part.setup(app)
     app.connect("config-inited", follow_repository, priority=100)
     app.connect("source-read", prepare_source)
     app.connect("doctree-resolved", link_citations)
     app.connect("html-page-context", fix_bibliography)
     app.connect("html-page-context", launch_stamped, priority=900)  # the theme makes the buttons at 501
-    app.connect("build-finished", name_downloads)
+    app.connect("build-finished", finish, priority=800)  # after Jupyter Book has written its own front door
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -19,7 +19,6 @@ class CodeBelow(SphinxPostTransform):
                 cell.append(cell.pop(0))
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_post_transform(CodeBelow)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

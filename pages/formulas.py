@@ -111,8 +111,7 @@ def write_displayed(writer: HTML5Translator, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_html_math_renderer("mathml", (write_inline, None), (write_displayed, None))
     app.connect("doctree-resolved", prepare_page)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -19,6 +19,7 @@ CARD = "_static/card.png"
 CARD_SAYS = "A boot, cut into patches; the patches as a row of tokens; and the answer, ankle boot."
 LOGO = {"image_light": "book/assets/logo.svg", "image_dark": "book/assets/logo-dark.svg"}
 NUMBERED = re.compile(r"(?:^|/)(\d\d)-[\w-]+$")
+HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 TIME = re.compile(r"\*\*Time\*\* *\| *(\d+) minutes(?:, (and )?(\d+)[^|]* for the exercises)?")
 AIM = re.compile(r"\*\*You will be able to\*\* *\| *(.+?) *\|")
 SENTENCE = re.compile(r"(?<=[.?!]) (?=[A-Z])")
@@ -56,14 +57,18 @@ class Chapter:
     exercises: int
 
 
+def markdown(source: Path, docname: str) -> str:
+    """Return all that a notebook says."""
+    cells = json.loads((source / f"{docname}.ipynb").read_text(encoding="utf-8"))["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
 def read_chapter(source: Path, docname: str) -> Chapter | None:
     """Return what the card of a chapter says; None if the page has no card."""
-    path = source / f"{docname}.ipynb"
-    if not path.exists():
+    if not (source / f"{docname}.ipynb").exists():
         return None
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    title, time, aim = re.search(r"^# (.+)$", text, re.MULTILINE), TIME.search(text), AIM.search(text)
+    text = markdown(source, docname)
+    title, time, aim = HEADING.search(text), TIME.search(text), AIM.search(text)
     if not (time and aim):
         return None
     minutes, more, of_them = int(time[1]), time[2], int(time[3] or 0)
@@ -72,9 +77,7 @@ def read_chapter(source: Path, docname: str) -> Chapter | None:
 
 def read_title(source: Path, docname: str) -> str:
     """Return the title of a notebook, with its number."""
-    cells = json.loads((source / f"{docname}.ipynb").read_text(encoding="utf-8"))["cells"]
-    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    return numbered(docname, re.search(r"^# (.+)$", text, re.MULTILINE)[1])
+    return numbered(docname, HEADING.search(markdown(source, docname))[1])
 
 
 def contents(source: Path) -> list[tuple[str, list[str]]]:
@@ -296,10 +299,8 @@ def front_door(first: str, address: str) -> str:
     )
 
 
-def hang_front_door(app: Sphinx, exception: Exception | None) -> None:
+def hang_front_door(app: Sphinx) -> None:
     """Write the page at the root of the site, in place of Jupyter Book's, which has no title."""
-    if exception or app.builder.name == "epub" or app.builder.format != "html":
-        return
     first = Path(app.outdir) / f"{app.config.root_doc}.html"
     if first.exists() and "/" in app.config.root_doc:
         door = front_door(first.read_text(encoding="utf-8"), f"{app.config.root_doc}.html")
@@ -319,10 +320,8 @@ def used_icons(script: str, used: set[str]) -> str:
     return re.sub(r",(?=\})", "", ICON.sub(keep, script))
 
 
-def lighten(app: Sphinx, exception: Exception | None) -> None:
+def lighten(app: Sphinx) -> None:
     """Leave out of the built pages what none of them uses."""
-    if exception or app.builder.name == "epub" or app.builder.format != "html":
-        return
     used = {"circle-info"}
     for path in Path(app.outdir).rglob("*.html"):
         text = path.read_text(encoding="utf-8")
@@ -334,8 +333,8 @@ def lighten(app: Sphinx, exception: Exception | None) -> None:
         path.write_text(used_icons(path.read_text(encoding="utf-8"), used), encoding="utf-8")
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_directive("chapter-list", ChapterList)
     app.add_directive("course", Course)
     app.add_directive("weeks", Weeks)
@@ -344,6 +343,3 @@ def setup(app: Sphinx) -> dict:
     app.connect("config-inited", use_logo, priority=100)
     app.connect("html-page-context", describe)
     app.connect("html-page-context", name_neighbours)
-    app.connect("build-finished", lighten)
-    app.connect("build-finished", hang_front_door, priority=800)  # after Jupyter Book's own
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

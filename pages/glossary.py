@@ -118,9 +118,8 @@ def add_script(app: Sphinx, pagename: str, template: str, context: dict, doctree
         app.add_js_file("terms.js", loading_method="defer")
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_node(FirstUse, html=(write_start, write_end))
     app.connect("doctree-resolved", mark_page, priority=900)  # after citations and formulas
     app.connect("html-page-context", add_script)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

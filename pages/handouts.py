@@ -83,11 +83,11 @@ def handouts(source: Path) -> list[Path]:
     return sorted((source / "book" / "handouts").glob("*.md"))
 
 
-def build_handouts(app: Sphinx, exception: Exception | None) -> None:
+def build_handouts(app: Sphinx) -> None:
     """Write a page for each handout."""
     source, folder = Path(app.srcdir), Path(app.outdir) / "handouts"
     found = handouts(source)
-    if exception or app.builder.name == "epub" or app.builder.format != "html" or not found:
+    if not found:
         return
     folder.mkdir(exist_ok=True)
     home = published(app.config.vitbook_rename[1])
@@ -124,9 +124,7 @@ class Handouts(SphinxDirective):
         return [row]
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_directive("handouts", Handouts)
     app.connect("html-page-context", add_button, priority=590)  # it stands right of the deck's button
-    app.connect("build-finished", build_handouts)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -139,28 +139,26 @@ def joined(page: str, read: Callable[[str], str]) -> str:
     return SAVED.sub(whole, page)
 
 
-def change_pages(app: Sphinx, exception: Exception | None, change: Callable[[str, Path], str]) -> None:
+def change_pages(app: Sphinx, change: Callable[[str, Path], str]) -> None:
     """Change all pages that the build has written."""
-    if exception or app.builder.name == "epub" or app.builder.format != "html":
-        return
     for path in Path(app.outdir).rglob("*.html"):
         path.write_text(change(path.read_text(encoding="utf-8"), Path(app.outdir, FOLDER)), encoding="utf-8")
 
 
-def move_states(app: Sphinx, exception: Exception | None) -> None:
+def move_states(app: Sphinx) -> None:
     """Put the states of all pages at their ends, whole: a page may be as the build before has left it."""
 
     def moved(page: str, folder: Path) -> str:
         return at_the_end(joined(page, lambda name: (folder / name).read_text()))
 
-    change_pages(app, exception, moved)
+    change_pages(app, moved)
 
 
-def part_states(app: Sphinx, exception: Exception | None) -> None:
+def part_states(app: Sphinx) -> None:
     """Put what is long in the states of all pages into files."""
     shutil.rmtree(folder := Path(app.outdir, FOLDER), ignore_errors=True)
     folder.mkdir(parents=True)
-    change_pages(app, exception, parted)
+    change_pages(app, parted)
 
 
 def add_script(app: Sphinx, pagename: str, template: str, context: dict, doctree: object) -> None:
@@ -169,11 +167,8 @@ def add_script(app: Sphinx, pagename: str, template: str, context: dict, doctree
         app.add_js_file("figures.js", loading_method="defer")
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_post_transform(StillImages)
     app.connect("source-read", prepare_source)
     app.connect("html-page-context", add_script)
-    app.connect("build-finished", move_states)
-    app.connect("build-finished", part_states, priority=950)  # after the policy, which reads the figures' code
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -42,7 +42,6 @@ def keep_anchors(app: Sphinx, pagename: str, template: str, context: dict, doctr
     app.add_js_file("moved.js", loading_method="defer")  # to this page alone
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.connect("html-page-context", keep_anchors)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -108,8 +108,7 @@ def lead(app: Sphinx, pagename: str, template: str, context: dict, doctree: obje
     app.add_js_file("paths.js", loading_method="defer")
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_directive("path-list", PathList)
     app.connect("html-page-context", lead)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -52,10 +52,8 @@ def classed(tag: str, classes: list[str]) -> str:
     return tag.replace("<img", f'<img class="{" ".join(classes)}"', 1)
 
 
-def mark(app: Sphinx, exception: Exception | None) -> None:
+def mark(app: Sphinx) -> None:
     """Write into every page what its plots are like, and store them as WebP."""
-    if exception or app.builder.name == "epub" or app.builder.format != "html":
-        return
     known: dict[Path, tuple[list[str], tuple[int, int]]] = {}
 
     def marked(found: re.Match, page: Path, text: str) -> str:
@@ -74,9 +72,3 @@ def mark(app: Sphinx, exception: Exception | None) -> None:
         page.write_text(IMG.sub(lambda found, page=page, text=text: marked(found, page, text), text), encoding="utf-8")
     for path in known:
         path.unlink()
-
-
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
-    app.connect("build-finished", mark)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -184,10 +184,8 @@ def of_decks(notes: str) -> Found:
     return Found(scripts=found.scripts, styles=[*found.styles, *PRINTED], attributes=found.attributes)
 
 
-def seal(app: Sphinx, exception: Exception | None) -> None:
+def seal(app: Sphinx) -> None:
     """Write the policy into all HTML that was built."""
-    if exception or app.builder.name == "epub" or app.builder.format != "html":
-        return
     out = Path(app.outdir)
     for name in LEFTOVERS:
         (out / name).unlink(missing_ok=True)
@@ -203,8 +201,6 @@ def seal(app: Sphinx, exception: Exception | None) -> None:
             raise SphinxError(f"{path.relative_to(out)}: {error}") from error
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_js_file("buttons.js", loading_method="defer")
-    app.connect("build-finished", seal, priority=900)  # after all that writes pages
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

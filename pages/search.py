@@ -77,12 +77,9 @@ def tidy(text: str) -> str:
     return "\n".join(line for line in lines if line.strip())
 
 
-def index(app: Sphinx, exception: Exception | None) -> None:
+def index(app: Sphinx) -> None:
     """Write the sections of all pages, and give the page of the search the book's own scripts."""
-    page = Path(app.outdir, "search.html")
-    if exception or not page.exists():
-        return
-    book = []
+    page, book = Path(app.outdir, "search.html"), []
     for docname in sorted(app.env.found_docs):
         html = Path(app.outdir, f"{docname}.html").read_text(encoding="utf-8")
         title = numbered(docname, app.env.titles[docname].astext())
@@ -93,9 +90,3 @@ def index(app: Sphinx, exception: Exception | None) -> None:
     page.write_text(html, encoding="utf-8")
     for name in ("searchindex.js", "_static/searchtools.js"):
         Path(app.outdir, name).unlink(missing_ok=True)
-
-
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
-    app.connect("build-finished", index, priority=850)  # after what changes pages, before their policy
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -65,10 +65,8 @@ def light(page: str, sheet: str, options: str) -> str:
     return BLOCKING.sub("<script defer", page[:start] + one + SHEET.sub("", page[start:]))
 
 
-def lighten(app: Sphinx, exception: Exception | None) -> None:
+def lighten(app: Sphinx) -> None:
     """Give each page of the theme its one style sheet."""
-    if exception or app.builder.name == "epub" or app.builder.format != "html":
-        return
     static = Path(app.outdir, "_static")
     pages = {path: path.read_text(encoding="utf-8") for path in Path(app.outdir).rglob("*.html")}
     scripts = [path.read_text(encoding="utf-8") for path in static.rglob("*.js")]
@@ -81,9 +79,3 @@ def lighten(app: Sphinx, exception: Exception | None) -> None:
     version = f"{ONE}?v={hashlib.sha256(css.encode()).hexdigest()[:8]}"
     for path, page in ours.items():
         path.write_text(light(page, version, options), encoding="utf-8")
-
-
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
-    app.connect("build-finished", lighten, priority=870)  # after what changes pages, before their policy
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -283,11 +283,11 @@ def decks(source: Path) -> list[Path]:
     return sorted((source / "book" / "slides").glob("*.md"))
 
 
-def build_decks(app: Sphinx, exception: Exception | None) -> None:
+def build_decks(app: Sphinx) -> None:
     """Write a page for each deck, and beside the pages what they need."""
     source, out = Path(app.srcdir), Path(app.outdir)
     found = decks(source)
-    if exception or app.builder.name == "epub" or app.builder.format != "html" or not found:
+    if not found:
         return
     folder = out / "slides"
     folder.mkdir(exist_ok=True)
@@ -334,9 +334,7 @@ class SlideDecks(SphinxDirective):
         return [nodes.bullet_list("", *items)]
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_directive("slide-decks", SlideDecks)
     app.connect("html-page-context", add_button, priority=600)  # after the theme has its own buttons
-    app.connect("build-finished", build_decks)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -265,10 +265,9 @@ def pack(path: Path, files: list[tuple[str, bytes]]) -> None:
             archive.writestr(entry, data, ZIP_DEFLATED if place else ZIP_STORED, compresslevel=9)
 
 
-def setup(app: Sphinx) -> dict:
-    """Register the extension."""
+def setup(app: Sphinx) -> None:
+    """Register what is here."""
     app.add_builder(StillBuilder, override=True)
     app.connect("source-read", prepare_source, priority=400)  # before controls are replaced
     app.connect("doctree-resolved", prepare_page)
     app.connect("html-page-context", fix_page, priority=900)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -118,9 +118,9 @@ def site() -> Path:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def served(folder: Path, handler: type[SimpleHTTPRequestHandler] = QuietHandler) -> Iterator[str]:
     """Within: the address at which a folder is served."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder)) as http:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=folder)) as http:
         threading.Thread(target=http.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{http.server_port}/"
         http.shutdown()

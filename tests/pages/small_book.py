@@ -1,5 +1,6 @@
 """A book of live figures alone, a page each, as the real one is built."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -21,20 +22,28 @@ def build(folder: Path, figures: Mapping[str, Figure]) -> Path:
 
 def of_notebooks(folder: Path, notebooks: Mapping[str, nbformat.NotebookNode]) -> Path:
     """The same of notebooks."""
+    lay_out(folder, *notebooks)
+    for name, notebook in notebooks.items():
+        nbformat.write(notebook, folder / "book" / f"{name}.ipynb")
+    result = jupyter_book(folder)
+    assert result.returncode == 0, result.stderr
+    return folder / "_build" / "html"
+
+
+def lay_out(folder: Path, first: str, *others: str) -> None:
+    """Put all into a folder that a book with our configuration needs, but its pages, which have these names."""
     for part in ("pages", "book/assets"):
         shutil.copytree(ROOT / part, folder / part)
     shutil.copy(ROOT / "_config.yml", folder)
-    (folder / "book" / "references.bib").touch()
-    for name, notebook in notebooks.items():
-        nbformat.write(notebook, folder / "book" / f"{name}.ipynb")
-    first, *others = (f"book/{name}" for name in notebooks)
-    listed = "".join(f"- file: {other}\n" for other in others)
-    chapters = f"chapters:\n{listed}" if listed else ""
-    (folder / "_toc.yml").write_text(f"format: jb-book\nroot: {first}\n{chapters}")
+    (folder / "book" / "references.bib").touch()  # empty, unless it is there
+    chapters = {"chapters": [{"file": f"book/{name}"} for name in others]} if others else {}
+    (folder / "_toc.yml").write_text(json.dumps({"format": "jb-book", "root": f"book/{first}", **chapters}))
+
+
+def jupyter_book(folder: Path) -> subprocess.CompletedProcess:
+    """Build a book as `make book` does."""
     command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return folder / "_build" / "html"
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 def page_of(figure: Figure) -> nbformat.NotebookNode:

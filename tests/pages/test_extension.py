@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -12,8 +11,9 @@ import pytest
 from pybtex.database import parse_file
 
 from pages import extension, notebooks, origin
+from tests.conftest import ROOT
+from tests.pages import small_book
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXTS = (".html", ".ipynb", ".js", ".md", ".txt")
 VARIABLES = ("BOOK_REPOSITORY", "GITHUB_REPOSITORY", "GITHUB_REF_NAME", "GITHUB_REF_TYPE")
 PAGE = """\
@@ -125,13 +125,7 @@ def test_uncomment(hidden, shown):
 
 def build(folder: Path, page: str, *others: str) -> subprocess.CompletedProcess:
     """Build a book with our configuration, one notebook and others, in a clone of a fork, on its branch "lessons"."""
-    shutil.copytree(ROOT / "pages", folder / "pages")
-    shutil.copytree(ROOT / "book" / "assets", folder / "book" / "assets")
-    shutil.copy(ROOT / "_config.yml", folder)
-    toc = {"format": "jb-book", "root": "book/one"}
-    toc |= {"chapters": [{"file": f"book/{name}"} for name in others]} if others else {}
-    (folder / "_toc.yml").write_text(json.dumps(toc))
-    (folder / "book" / "references.bib").touch()  # empty, unless it is there
+    small_book.lay_out(folder, "one", *others)
     cells = [nbformat.v4.new_markdown_cell(page), notebooks.setup_cell(origin.archive("OWNER/REPO", "main"))]
     metadata = {"language_info": {"name": "python"}}  # as pages/notebooks.py writes it
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), folder / "book" / "one.ipynb")
@@ -142,9 +136,7 @@ def build(folder: Path, page: str, *others: str) -> subprocess.CompletedProcess:
         ("-c", "user.name=Ann", "-c", "user.email=ann@localhost", "commit", "-q", "-m", "one"),
     ):
         subprocess.run(["git", "-C", folder, *command], check=True)
-    # as `make book` does
-    command = [Path(sys.executable).with_name("jupyter-book"), "build", ".", "--all", "-W", "--keep-going", "-n", "-q"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return small_book.jupyter_book(folder)
 
 
 SECONDS = {

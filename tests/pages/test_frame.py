@@ -3,7 +3,6 @@
 import json
 import re
 from html import unescape
-from pathlib import Path
 
 import pytest
 import yaml
@@ -13,9 +12,9 @@ from playwright.sync_api import expect
 from sphinx.errors import SphinxError
 
 from pages import formulas, frame, glossary
+from tests.conftest import ROOT
 from tests.pages.driver import assert_sound
 
-ROOT = Path(__file__).resolve().parents[2]
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 PAGES = [page for _, pages in frame.contents(ROOT) for page in pages]
 CHAPTERS = [page for page in PAGES if frame.number(page) is not None]

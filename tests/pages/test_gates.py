@@ -7,19 +7,18 @@ import base64
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import nbformat
 import pytest
 
 from pages import notebooks, slides
+from tests.conftest import ROOT
 from tests.course.book import test_language, test_numbers, test_security
 from tests.pages import test_repository
 from tests.pages.test_extension import build
 from tests.pages.test_notebooks import wrong_citations
 from tests.pages.test_slides import SOUND, small_deck
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "book" / "security.md"
 START, END = "<!-- gates: made by tests/pages/test_gates.py -->\n", "<!-- end of gates -->"
 GATES: dict[str, tuple[str, str]] = {}  # test -> fault, gate

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,9 @@ from pages import handouts
 from pages.frame import contents, number
 from pages.print_slides import save_handout
 from pages.slides import DeckError
+from tests.conftest import ROOT
 from tests.pages.driver import assert_sound
-from tests.pages.test_extension import build
 
-ROOT = Path(__file__).resolve().parents[2]
 FOUND = handouts.handouts(ROOT)
 NAMES = [path.stem for path in FOUND]
 CHAPTERS = [page.split("/")[-1] for _, pages in contents(ROOT) for page in pages]
@@ -133,15 +131,6 @@ def test_a_live_figure_does_not_print(tmp_path):
     (tmp_path / "03-attention.md").write_text(SOUND.replace("code code", f"{live} live"))
     with pytest.raises(DeckError, match="does not print"):
         handouts.Handout(tmp_path / "03-attention.md", tmp_path).page()
-
-
-def test_the_strict_build_stops_at_an_unknown_cell(tmp_path):
-    folder = tmp_path / "book" / "handouts"
-    folder.mkdir(parents=True)
-    (folder / "one.md").write_text(SOUND.replace("{{ code", "{{ 1a2b3c4d"))
-    result = build(tmp_path, "# One\n\nWords.\n")
-    assert result.returncode != 0
-    assert "handouts/one.md" in result.stderr and "1a2b3c4d" in result.stderr
 
 
 # ---- In the browser

@@ -42,8 +42,7 @@ def test_every_page_says_what_its_plots_are_like(tmp_path):
         + '<img alt="one" src="../_images/a.png"><img class="x" src="../_images/a.png"><img src="../_images/b.png">'
     )
     (tmp_path / "book" / "page.html").write_text(page + '<img src="../_static/logo.png"><img src="../_images/no.png">')
-    app = SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(name="html", format="html"))
-    plot_images.mark(app, None)
+    plot_images.mark(SimpleNamespace(outdir=tmp_path))
     assert (tmp_path / "book" / "page.html").read_text() == (
         f'{start}<img class="plot-wide plot-drawn" {A} alt="one" src="../_images/a.webp">'
         f'<img {A} class="x plot-wide plot-drawn" src="../_images/a.webp">'

@@ -13,11 +13,10 @@ import pytest
 import yaml
 
 from pages import notebooks
-from tests.conftest import TRACES
+from tests.conftest import ROOT, TRACES
 from tools import lock, seconds, versions
 from vitnb import weights
 
-ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 LISTED = subprocess.run(
     ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True

@@ -3,20 +3,17 @@
 import html
 import json
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from pages import slides
 from pages.print_slides import print_deck, save_deck
-from tests.conftest import complete
+from tests.conftest import ROOT, complete
 from tests.pages.driver import assert_sound
 from tests.pages.test_extension import build
 from vitbook import drawings
 
-ROOT = Path(__file__).resolve().parents[2]
 DECKS = slides.decks(ROOT)
 NAMES = [deck.stem for deck in DECKS]
 LECTURE = "vit-in-one-lecture"
@@ -154,7 +151,6 @@ def test_a_drawing_leads_to_the_chapters_that_there_are(tmp_path):
 @pytest.mark.parametrize(
     "text, words",
     [
-        (SOUND.format(body="{{ 1a2b3c4d code }}"), ["one.md", "one", "1a2b3c4d"]),
         (SOUND.format(body="{{ two:code code }}"), ["one.md", "chapter", "two"]),
         (SOUND.format(body="{{ code coda }}"), ["one.md", "code", "coda", "live"]),
         (SOUND.format(body="{{ code live }}"), ["one.md", "code", "live"]),
@@ -174,28 +170,12 @@ def test_a_deck_that_asks_for_what_is_not_there_is_an_error(tmp_path, text, word
     assert [word for word in words if word not in str(error.value)] == []
 
 
-def build_with_deck(folder, body):
-    """Build a book with one page, which lists its decks, and one deck."""
-    shutil.copytree(ROOT / "vitbook" / "figures", folder / "vitbook" / "figures")
-    (folder / "book" / "slides").mkdir(parents=True)
-    (folder / "book" / "slides" / "one.md").write_text(SOUND.format(body=body))
-    return build(folder, "# One\n\n<!-- :::{slide-decks}\n-->\n<!-- ::: -->\n")
-
-
 def test_the_strict_build_stops_at_an_unknown_cell(tmp_path):
-    result = build_with_deck(tmp_path, "{{ 1a2b3c4d code }}")
+    (tmp_path / "book" / "slides").mkdir(parents=True)
+    (tmp_path / "book" / "slides" / "one.md").write_text(SOUND.format(body="{{ 1a2b3c4d code }}"))
+    result = build(tmp_path, "# One\n")
     assert result.returncode != 0
     assert "slides/one.md" in result.stderr and "1a2b3c4d" in result.stderr
-
-
-def test_a_page_can_list_the_decks(tmp_path):
-    result = build_with_deck(tmp_path, "More words.")
-    assert result.returncode == 0, result.stderr
-    site = tmp_path / "_build" / "html"
-    links = re.findall(r'<a [^>]*href="\.\./slides/one\.html"', (site / "book" / "one.html").read_text())
-    assert len(links) == 3  # of its chapter, among all of the first page, and in the list
-    for file in re.findall(r'(?:src|href)="([^"?#:]+)"', (site / "slides" / "one.html").read_text()):
-        assert (site / "slides" / file).exists(), file
 
 
 # ---- In the browser

@@ -6,16 +6,15 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import nbformat
 import pytest
 import yaml
 
 from pages import notebooks, origin, stamp
+from tests.conftest import ROOT
 from tools import colab
 
-ROOT = Path(__file__).resolve().parents[2]
 PATHS = [path.relative_to(ROOT).as_posix() for path in notebooks.choose([])]
 TARGET = re.compile(r"\]\(([^)\s]*)")  # of a link
 
