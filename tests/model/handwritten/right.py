@@ -649,12 +649,9 @@ class FoldedViT(nn.Module):
         self.to_tokens = nn.Linear(75, dim)
         self.cls_embedding = nn.Parameter(torch.zeros(dim))
         self.pos_embedding = nn.Parameter(torch.randn(17, dim) * .02)
-        self.input_layernorm = nn.ModuleList(nn.LayerNorm(dim, eps=1e-12) for _ in range(2))
-        self.attention = nn.ModuleList(FoldedAttention(dim, 7) for _ in range(2))
-        self.output_layernorm = nn.ModuleList(nn.LayerNorm(dim, eps=1e-12) for _ in range(2))
-        self.intermediate = nn.ModuleList(nn.Linear(dim, 2 * dim) for _ in range(2))
-        self.output = nn.ModuleList(nn.Linear(2 * dim, dim) for _ in range(2))
-        self.final_layernorm = nn.LayerNorm(dim, eps=1e-12)
+        norm = partial(nn.LayerNorm, eps=1e-12)
+        self.layer = nn.Sequential(*[PreNormBlock(dim, FoldedAttention(dim, 7), 2 * dim, norm) for _ in range(2)])
+        self.final_layernorm = norm(dim)
         self.classifier = nn.Linear(dim, 9)
 
     def forward(self, images):
@@ -662,12 +659,7 @@ class FoldedViT(nn.Module):
         p = 5
         t = images.reshape(b, c, h // p, p, w // p, p).permute(0, 2, 4, 3, 5, 1).reshape(b, -1, p * p * c)
         hidden = torch.cat([self.cls_embedding.view(1, 1, -1).expand(b, 1, -1), self.to_tokens(t)], dim=1)
-        hidden = hidden + self.pos_embedding
-        for i in range(2):
-            residual = hidden
-            hidden = self.attention[i](self.input_layernorm[i](hidden)) + residual
-            residual = hidden
-            hidden = self.output[i](F.gelu(self.intermediate[i](self.output_layernorm[i](hidden)))) + residual
+        hidden = self.layer(hidden + self.pos_embedding)
         return self.classifier(self.final_layernorm(hidden)[:, 0])
 
 
@@ -868,17 +860,15 @@ class PEG(nn.Module):
         return (self.dw(m) + m).flatten(2).transpose(1, 2)
 
 
-class CondBlock(nn.Module):
+class CondAttention(nn.Module):
     def __init__(self, c, heads):
         super().__init__()
         self.heads = heads
-        self.n1, self.n2 = nn.LayerNorm(c), nn.LayerNorm(c)
         self.q = nn.Linear(c, c)
         self.kv = nn.Linear(c, 2 * c)
         self.o = nn.Linear(c, c)
-        self.f1, self.f2 = nn.Linear(c, 3 * c), nn.Linear(3 * c, c)
 
-    def attend(self, y):
+    def forward(self, y):
         b, n, c = y.shape
         q = self.q(y).reshape(b, n, self.heads, -1).permute(0, 2, 1, 3)
         k, v = self.kv(y).reshape(b, n, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
@@ -886,17 +876,13 @@ class CondBlock(nn.Module):
         w = torch.matmul(q, (k * k.size(-1) ** -0.5).transpose(2, 3)).softmax(3)
         return self.o(torch.matmul(w, v).permute(0, 2, 1, 3).reshape(b, n, c))
 
-    def forward(self, x):
-        x = x + self.attend(self.n1(x))
-        return x + self.f2(F.gelu(self.f1(self.n2(x))))
-
 
 class CondViT(nn.Module):
     def __init__(self, c=40, k=8):
         super().__init__()
         self.patch = nn.Conv2d(3, c, 5, 5)
         self.peg = PEG(c)
-        self.blocks = nn.ModuleList([CondBlock(c, 5), CondBlock(c, 5), CondBlock(c, 5)])
+        self.blocks = nn.ModuleList(PreNormBlock(c, CondAttention(c, 5), 3 * c) for _ in range(3))
         self.norm = nn.LayerNorm(c)
         self.fc = nn.Linear(c, k)
 
@@ -960,31 +946,26 @@ class PoolOut(NamedTuple):
 
 
 class AttnPoolViT(nn.Module):
-    class Layer(nn.Module):
+    class Attention(nn.Module):
         def __init__(self, e, h):
             super().__init__()
             self.h = h
-            self.pre_attn = nn.LayerNorm(e)
             self.to_q, self.to_k, self.to_v = nn.Linear(e, e), nn.Linear(e, e), nn.Linear(e, e)
             self.merge = nn.Linear(e, e)
-            self.pre_mlp = nn.LayerNorm(e)
-            self.mlp = nn.Sequential(nn.Linear(e, 2 * e), nn.GELU(), nn.Linear(2 * e, e))
 
         def split(self, t):
             return torch.stack(t.chunk(self.h, dim=-1), dim=1)      # B, h, T, e/h
 
-        def forward(self, x):
-            y = self.pre_attn(x)
+        def forward(self, y):
             q, k, v = map(self.split, (self.to_q(y), self.to_k(y), self.to_v(y)))
             a = (q @ k.mT).div(q.size(-1) ** 0.5).softmax(-1) @ v
-            x = x + self.merge(torch.cat(a.unbind(1), dim=-1))
-            return x + self.mlp(self.pre_mlp(x))
+            return self.merge(torch.cat(a.unbind(1), dim=-1))
 
     def __init__(self, e=32, K=8):
         super().__init__()
         self.patchify = nn.Conv2d(1, e, 4, 4)
         self.where = nn.Parameter(torch.randn(25, e) * .1)
-        self.layers = nn.ModuleList([self.Layer(e, 4), self.Layer(e, 4)])
+        self.layers = nn.Sequential(*[PreNormBlock(e, self.Attention(e, 4), 2 * e) for _ in range(2)])
         self.norm = nn.LayerNorm(e)
         self.seed = nn.Parameter(torch.randn(e) * .1)
         self.pool_k = nn.Linear(e, e)
@@ -992,10 +973,7 @@ class AttnPoolViT(nn.Module):
         self.head = nn.Linear(e, K)
 
     def forward(self, x):
-        t = self.patchify(x).flatten(2).mT + self.where
-        for layer in self.layers:
-            t = layer(t)
-        t = self.norm(t)
+        t = self.norm(self.layers(self.patchify(x).flatten(2).mT + self.where))
         w = (self.pool_k(t) @ self.seed / self.seed.numel() ** 0.5).softmax(dim=1)     # B, T
         pooled = (w.unsqueeze(1) @ self.pool_v(t)).squeeze(1)
         return PoolOut(self.head(pooled), pooled, w)
@@ -1834,28 +1812,24 @@ RIGHT["strided_slices_quarter_scale"] = (SliceViT, (1, 24, 24), 10)
 
 
 # 36. qk-norm, zero-initialised head.
-class QKNormBlock(nn.Module):
+class QKNormAttention(nn.Module):
     def __init__(self, dim, heads):
         super().__init__()
         self.heads, hd = heads, dim // heads
-        self.ln1 = nn.LayerNorm(dim)
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.q_norm, self.k_norm = nn.LayerNorm(hd), nn.LayerNorm(hd)
         self.proj = nn.Linear(dim, dim)
-        self.ln2 = nn.LayerNorm(dim)
-        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
 
     def forward(self, x):
         B, N, _ = x.shape
-        q, k, v = self.qkv(self.ln1(x)).view(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(x).view(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         q, k = self.q_norm(q), self.k_norm(k)
         y = F.scaled_dot_product_attention(q, k, v, scale=q.shape[-1] ** -0.5)
-        x = x + self.proj(y.permute(0, 2, 1, 3).reshape(B, N, -1))
-        return x + self.mlp(self.ln2(x))
+        return self.proj(y.permute(0, 2, 1, 3).reshape(B, N, -1))
 
 
 def build_qknorm():
-    model = Framed([QKNormBlock(48, 3), QKNormBlock(48, 3)], 16, 4, 48, 10)
+    model = Framed([PreNormBlock(48, QKNormAttention(48, 3), 192) for _ in range(2)], 16, 4, 48, 10)
     nn.init.zeros_(model.head.weight)
     nn.init.zeros_(model.head.bias)
     return model
