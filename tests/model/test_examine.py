@@ -730,8 +730,8 @@ TOO = {  # what a finding must see as well: the images' side, what breaks, a mod
     "a norm with a gain for each number": (28, ["norm axes"], with_norms(WholeNorm)),
     "a norm without its root": (28, ["norm formula"], with_norms(MeanSquare)),
     "as many tokens as features, with a norm": (32, ["norm axes"], lambda: Averaged(lambda D: nn.BatchNorm1d(D))),
-    "as many tokens as features, normed over the tokens": (32, ["norm axes"], over_the_tokens),
-    "a mean over features behind a norm": (28, ["over features"], mean_behind_a_norm),
+    "as many tokens as features, normed over the tokens": (32, ["blind", "norm axes"], over_the_tokens),
+    "a mean over features behind a norm": (28, ["shared", "over features"], mean_behind_a_norm),
 }
 
 
