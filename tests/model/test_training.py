@@ -335,19 +335,23 @@ def test_each_arm_of_the_experiment_on_decay_reaches_the_optimizer(digits, monke
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", pytest.param("muon", marks=MUON)])
-def test_resume_is_bit_for_bit_with_dropout(digits, tmp_path, optimizer):
+@pytest.mark.parametrize("step", [1, 5, 7, 14])  # the first, an epoch's end, the middle, one before the last
+def test_resume_is_bit_for_bit_with_dropout(digits, tmp_path, step, optimizer):
     recipe = Recipe(epochs=3, batch_size=32, flip=True, shift=2, erase=0.25, optimizer=optimizer)
+    path = tmp_path / "run.pt"
     whole = vit()
     expected = fit(whole, digits, recipe)
-    assert expected.losses != fit(vit(replace(TINY, dropout=0.0)), digits, recipe).losses
-    for step in (1, 5, 7, 14):  # the first, an epoch's end, the middle, one before the last
-        path = tmp_path / f"{step}.pt"
-        with pytest.raises(Stop):
-            fit(vit(), digits, recipe, [stop_at(step)], path, save_every=0)
-        torch.manual_seed(99)
-        parted = vit(seed=7)
-        assert timeless(fit(parted, digits, recipe, checkpoint=path)) == timeless(expected), step
-        assert same_weights(whole, parted), step
+    with pytest.raises(Stop):
+        fit(vit(), digits, recipe, [stop_at(step)], path, save_every=0)
+    torch.manual_seed(99)
+    parted = vit(seed=7)
+    assert timeless(fit(parted, digits, recipe, checkpoint=path)) == timeless(expected)
+    assert same_weights(whole, parted)
+
+
+def test_dropout_matters_in_that_test(digits):
+    recipe = Recipe(epochs=1, batch_size=32)
+    assert fit(vit(), digits, recipe).losses != fit(vit(replace(TINY, dropout=0.0)), digits, recipe).losses
 
 
 def test_a_finished_run_returns_at_once(digits, tmp_path):
@@ -472,6 +476,14 @@ def test_killed_at_any_place_it_ends_with_the_same_weights(digits, tmp_path):
     fit(whole, digits, recipe)
     fit(parted, digits, recipe, [lambda run: starts.append(run.step)], path)
     assert starts[5:] == list(range(10, 31)) and same_weights(whole, parted)
+
+
+def test_a_state_makes_a_history_again(digits):
+    run = Training(linear(), digits, Recipe(1, 32))
+    run.train_step()
+    other = Training(linear(), digits, Recipe(1, 32))
+    other.load_state_dict(run.state_dict())
+    assert other.history == run.history and other.step == 1
 
 
 # --- what must not go on ---
