@@ -92,12 +92,5 @@ def confusion(axis: Axes, matrix: Tensor, classes: Sequence[str]) -> None:
     for i in ticks:
         for j in ticks:
             if share[i, j] >= 0.5:
-                axis.text(
-                    j,
-                    i,
-                    f"{share[i, j]:.0f}",
-                    ha="center",
-                    va="center",
-                    fontsize=9,
-                    color="white" if share[i, j] > 50 else "black",
-                )
+                color = "white" if share[i, j] > 50 else "black"
+                axis.text(j, i, f"{share[i, j]:.0f}", ha="center", va="center", fontsize=9, color=color)

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
+from functools import cache
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from tests.model.handwritten.relatives import RELATIVES
 from tests.model.handwritten.right import DEPARTS, RIGHT
 from vitbook import faults
 from vitnb import ViT, ViTConfig, examine
-from vitnb.examine import KINDS
+from vitnb.examine import KINDS, Report
 from vitnb.examine._trace import Lineage, trace
 
 CONFIG = ViTConfig(depth=2)
@@ -137,6 +137,13 @@ def vit(in_chans: int = 1, num_classes: int = 10, **changes) -> ViT:
 # The collection of faults -------------------------------------------------------------------------
 
 
+@cache
+def report_of(name: str) -> Report:
+    """What is found in a fault, for all tests that ask."""
+    size = (28, 20) if name == "sides swapped" else (28, 28)  # square images hide it
+    return examine(lambda: faults.build(name, replace(CONFIG, img_size=size)), (1, *size))
+
+
 def test_each_fault_of_a_model_is_either_named_or_known_to_be_unseen():
     assert set(in_a_model()) == set(NAMED) | UNSEEN
 
@@ -147,14 +154,12 @@ def test_what_is_unseen_is_a_right_model_with_other_weights_but_for_eps():
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_fault_is_named(name):
-    size = (28, 20) if name == "sides swapped" else (28, 28)  # square images hide it
-    report = examine(lambda: faults.build(name, replace(CONFIG, img_size=size)), (1, *size))
-    assert NAMED[name] in codes(report)
+    assert NAMED[name] in codes(report_of(name))
 
 
 @pytest.mark.parametrize("name", sorted(UNSEEN))
 def test_nothing_breaks_where_another_right_model_computes_the_same(name):
-    assert examine(lambda: faults.build(name, CONFIG), IMAGE).at("breaks") == []
+    assert report_of(name).at("breaks") == []
 
 
 # Right models -------------------------------------------------------------------------------------
@@ -166,19 +171,21 @@ def test_a_right_model_in_another_hand_is_left_alone(name):
     assert codes(examine(build, image, K), "breaks", "departs") == []
 
 
+DEPARTURES = {
+    "post_norm": "post-norm",
+    "relu_mlp": "activation",
+    "rms_norm": "other norm",
+    "no_last_norm": "no last norm",
+    "no_output_projection": "no projection",
+    "parallel_blocks": "parallel",
+}
+
+
 @pytest.mark.parametrize("name", DEPARTS)
 def test_what_departs_does_not_break(name):
-    code = {
-        "post_norm": "post-norm",
-        "relu_mlp": "activation",
-        "rms_norm": "other norm",
-        "no_last_norm": "no last norm",
-        "no_output_projection": "no projection",
-        "parallel_blocks": "parallel",
-    }[name]
     build, image, K, _ = DEPARTS[name]
     report = examine(build, image, K)
-    assert report.at("breaks") == [] and code in codes(report, "departs")
+    assert report.at("breaks") == [] and DEPARTURES[name] in codes(report, "departs")
 
 
 @pytest.mark.parametrize("name", RELATIVES)
@@ -273,9 +280,22 @@ def changed(change, **changes):
     return build
 
 
-def saturate(model):
-    for block in model.blocks:
-        nn.init.normal_(block.attention.qkv.weight)
+def in_blocks(change, **changes):
+    """A ViT in each of whose blocks something is changed."""
+    return changed(lambda model: [change(block) for block in model.blocks], **changes)
+
+
+def with_norms(norm):
+    """A ViT with this norm, or none of torch's, in the place of both norms of a block."""
+
+    def change(block):
+        block.norm1, block.norm2 = norm(), norm()
+
+    return in_blocks(change)
+
+
+def saturate(block):
+    nn.init.normal_(block.attention.qkv.weight)
 
 
 def freeze(model):
@@ -364,8 +384,8 @@ def in_a_window(scores):
     return scores.masked_fill((place[:, None] - place).abs() >= 20, float("-inf")).softmax(-1)
 
 
-def reads_other(model):
-    class Cross(type(model.blocks[0])):
+def reads_other(block):
+    class Cross(type(block)):
         def forward(self, x):
             a = self.attention
             B, T, D = x.shape
@@ -375,22 +395,12 @@ def reads_other(model):
             x = x + a.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(B, T, D))
             return x + self.mlp(self.norm2(x))
 
-    for block in model.blocks:
-        block.__class__ = Cross
+    block.__class__ = Cross
 
 
-def unprojected(model):
-    for block in model.blocks:
-        block.attention.proj = nn.Identity()
-
-
-def batch_norms(model):
-    class OverFeatures(nn.BatchNorm1d):
-        def forward(self, x):
-            return super().forward(x.mT).mT
-
-    for block in model.blocks:
-        block.norm1, block.norm2 = OverFeatures(64), OverFeatures(64)
+class OverFeatures(nn.BatchNorm1d):
+    def forward(self, x):
+        return super().forward(x.mT).mT
 
 
 def large_head(model):
@@ -427,10 +437,10 @@ CAUSES = {  # a code that no fault of the collection has: what has it
     "zero positions": changed(lambda m: nn.init.zeros_(m.positions.table)),
     "weights sum": changed(with_weights(lambda scores: scores.softmax(-1) / 4)),
     "partial mask": changed(with_weights(in_a_window)),
-    "different inputs": changed(reads_other),
-    "no projection": changed(unprojected),
-    "saturated": changed(saturate),
-    "other norm": changed(batch_norms),
+    "different inputs": in_blocks(reads_other),
+    "no projection": in_blocks(lambda block: setattr(block.attention, "proj", nn.Identity())),
+    "saturated": in_blocks(saturate),
+    "other norm": with_norms(lambda: OverFeatures(64)),
     "leaves out patches": lambda: Two(lambda x: x[:, 1:].mean(1), global_pool="mean"),
     "flattened": lambda: Two(lambda x: x.flatten(1), 49 * 64, global_pool="mean"),
     "over features": lambda: Two(lambda x: x.mean(-1), 49, global_pool="mean"),
@@ -445,7 +455,7 @@ CAUSES = {  # a code that no fault of the collection has: what has it
     "norm gains": changed(
         lambda m: [nn.init.trunc_normal_(p, std=0.02) for n, p in m.named_parameters() if "bias" not in n and p.ndim]
     ),
-    "symmetric": changed(lambda m: [nn.init.constant_(b.mlp.fc1.weight, 0.02) for b in m.blocks]),
+    "symmetric": in_blocks(lambda block: nn.init.constant_(block.mlp.fc1.weight, 0.02)),
 }
 
 
@@ -465,9 +475,9 @@ class TalkingHeads(nn.Module):
         return self.proj((weights @ v).transpose(1, 2).reshape(B, T, D))
 
 
-def talk(model):
-    for block in model.blocks:
-        block.attention = TalkingHeads(block.attention)
+def with_attention(make):
+    """A ViT whose blocks have an attention that is made of theirs."""
+    return in_blocks(lambda block: setattr(block, "attention", make(block.attention)))
 
 
 def in_weights(number: float):
@@ -507,7 +517,7 @@ class RandomTable(ViT):
 
 
 DESIGNS = {  # what works, and the code of the bug that it resembles: it departs
-    "weights sum": changed(talk),
+    "weights sum": with_attention(TalkingHeads),
     "scale": changed(in_weights(1 / 4)),
     "shared": OneBlock,
     "frozen": RandomTable,
@@ -560,17 +570,9 @@ class Overlapping(nn.Module):
 
 
 def test_features_that_no_head_reads_are_named():
-    def change(model):
-        for block in model.blocks:
-            block.attention = Overlapping()
-
-    (found,) = (finding for finding in examine(changed(change), IMAGE).at("breaks") if finding.code == "dead")
+    build = with_attention(lambda _: Overlapping())
+    (found,) = (finding for finding in examine(build, IMAGE).at("breaks") if finding.code == "dead")
     assert "more than half: blocks.0.attention.qkv.weight" in found.says
-
-
-def test_a_scrambled_grid_of_two_by_two_is_no_overlap():
-    big = replace(CONFIG, patch_size=14)
-    assert codes(examine(faults.build("map reshaped", big), IMAGE)) == ["cut"]
 
 
 class Twice(nn.Module):
@@ -584,15 +586,6 @@ class Twice(nn.Module):
     def forward(self, x):
         self.q(x)
         return self.mix(x, x, x)[0]
-
-
-def test_what_goes_nowhere_is_named_in_a_blind_model_too():
-    def change(model):
-        for block in model.blocks:
-            block.attention = Twice()
-
-    found = codes(examine(changed(change), IMAGE), "breaks")
-    assert found == ["blind", "over the batch", "dead"]
 
 
 @pytest.mark.parametrize("zeros, found", [(("gamma",), []), (("proj",), []), (("gamma", "proj"), ["dead"])])
@@ -615,36 +608,18 @@ def by_a_lambda():
 
 
 def test_a_model_that_cannot_be_copied_is_built_anew():
-    assert codes(examine(by_a_lambda, IMAGE), "breaks") == codes(
-        examine(lambda: faults.build("causal", CONFIG), IMAGE), "breaks"
-    )
+    assert codes(examine(by_a_lambda, IMAGE), "breaks") == codes(report_of("causal"), "breaks")
     assert "use lambda: MyViT()" in examine(by_a_lambda(), IMAGE).findings[0].says
 
 
-def test_a_computed_table_is_examined_as_it_is():
-    def change(model):
-        table = model.positions.table.requires_grad_(False)
-        table.data[:, 2::2] = table.data[:, 1:-1:2]
-
-    assert codes(examine(changed(change), IMAGE), "breaks") == ["equal positions"]
+def computed(model):
+    table = model.positions.table.requires_grad_(False)
+    table.data[:, 2::2] = table.data[:, 1:-1:2]
 
 
 class MeanSquare(nn.Module):
     def forward(self, x):
         return x / x.square().mean(-1, keepdim=True)
-
-
-def test_a_norm_without_its_root_is_no_other_norm():
-    def change(model):
-        for block in model.blocks:
-            block.norm1, block.norm2 = MeanSquare(), MeanSquare()
-
-    assert "norm formula" in codes(examine(changed(change), IMAGE), "breaks")
-
-
-def test_a_norm_over_tokens_is_seen_where_they_are_as_many_as_features():
-    config = ViTConfig(depth=2, img_size=32, global_pool="mean")  # 64 tokens of width 64
-    assert "norm axes" in codes(examine(lambda: faults.build("over the tokens", config), (1, 32, 32)), "breaks")
 
 
 @pytest.mark.parametrize("code", CAUSES)
@@ -663,7 +638,7 @@ class Averaged(nn.Module):
 
     def __init__(self, norm=nn.Identity):
         super().__init__()
-        self.vit, self.norm = vit(img_size=32, in_chans=3, global_pool="mean"), norm(64)
+        self.vit, self.norm = vit(img_size=32, global_pool="mean"), norm(64)
         assert self.vit.config.num_patches == self.vit.config.embed_dim == 64
 
     def forward(self, x):
@@ -672,8 +647,7 @@ class Averaged(nn.Module):
 
 
 def test_as_many_tokens_as_features():
-    assert examine(Averaged, (3, 32, 32)).at("breaks") == []
-    assert codes(examine(lambda: Averaged(lambda D: nn.BatchNorm1d(D)), (3, 32, 32)), "breaks") == ["norm axes"]
+    assert examine(Averaged, (1, 32, 32)).at("breaks") == []
 
 
 class Added(ViT):
@@ -699,19 +673,14 @@ def test_a_plain_tensor_is_a_note_if_it_is_computed_and_breaks_if_it_is_random()
     assert "not stored" in codes(examine(in_a_list, IMAGE), "note")  # not they make the loaded model another one
 
 
-def test_a_mean_over_features_is_seen_through_a_norm():
-    pool = lambda x: F.layer_norm(x.mean(-1), (49,))  # noqa: E731
-    assert "over features" in codes(examine(lambda: Two(pool, 49, global_pool="mean"), IMAGE), "breaks")
-
-
 def test_one_saturated_layer_of_several_is_left_alone():
-    first = changed(lambda model: saturate(SimpleNamespace(blocks=model.blocks[:1])))
+    first = changed(lambda model: saturate(model.blocks[0]))
     assert "saturated" not in codes(examine(first, IMAGE))
 
 
 def test_codes_beside_others():
-    assert "dead rows" in codes(examine(lambda: faults.build("causal", CONFIG), IMAGE))
-    assert "not stored" in codes(examine(lambda: faults.build("plain cls", CONFIG), IMAGE))
+    assert "dead rows" in codes(report_of("causal"))
+    assert "not stored" in codes(report_of("plain cls"))
     assert "mixed before" in codes(
         examine(RELATIVES["residual convolutions before the tokens, and pooling by weights"][0], WIDE)
     )
@@ -727,16 +696,10 @@ class OnePosition(ViT):
         return self.pool.prepend(self.patch_embed(images)) + self.positions.table[:, :1]
 
 
-def test_faults_hide_each_other():
-    """A model whose logits depend on no image does not show that positions are missing as well."""
-
-    def both():
-        model = faults.build("over the batch", CONFIG)
-        model.__class__ = OnePosition
-        return model
-
-    assert codes(examine(both, IMAGE), "breaks") == ["blind", "over the batch"]
-    assert codes(examine(lambda: OnePosition(CONFIG), IMAGE), "breaks") == ["no positions"]
+def blind_without_positions():
+    model = faults.build("over the batch", CONFIG)
+    model.__class__ = OnePosition
+    return model
 
 
 class WholeNorm(nn.Module):
@@ -750,12 +713,32 @@ class WholeNorm(nn.Module):
         return self.gain * (x - x.mean((1, 2), keepdim=True)) / x.std((1, 2), keepdim=True)
 
 
-def test_a_norm_with_a_gain_for_each_number_is_seen():
-    def change(model):
-        for block in model.blocks:
-            block.norm1, block.norm2 = WholeNorm(), WholeNorm()
+def over_the_tokens():
+    return faults.build("over the tokens", ViTConfig(depth=2, img_size=32, global_pool="mean"))
 
-    assert codes(examine(changed(change), IMAGE), "breaks") == ["norm axes"]
+
+def mean_behind_a_norm():
+    return Two(lambda x: F.layer_norm(x.mean(-1), (49,)), 49, global_pool="mean")
+
+
+TOO = {  # what a finding must see as well: the images' side, what breaks, a model
+    "a computed table": (28, ["equal positions"], changed(computed)),
+    "a scrambled grid of 2 x 2": (28, ["cut"], lambda: faults.build("map reshaped", replace(CONFIG, patch_size=14))),
+    "what goes nowhere if blind": (28, ["blind", "over the batch", "dead"], with_attention(lambda _: Twice())),
+    "one position for all": (28, ["no positions"], lambda: OnePosition(CONFIG)),
+    "not that positions are missing where no image matters": (28, ["blind", "over the batch"], blind_without_positions),
+    "a norm with a gain for each number": (28, ["norm axes"], with_norms(WholeNorm)),
+    "a norm without its root": (28, ["norm formula"], with_norms(MeanSquare)),
+    "as many tokens as features, with a norm": (32, ["norm axes"], lambda: Averaged(lambda D: nn.BatchNorm1d(D))),
+    "as many tokens as features, normed over the tokens": (32, ["blind", "norm axes"], over_the_tokens),
+    "a mean over features behind a norm": (28, ["shared", "over features"], mean_behind_a_norm),
+}
+
+
+@pytest.mark.parametrize("what", TOO)
+def test_a_finding_sees_this_too(what):
+    side, expected, build = TOO[what]
+    assert codes(examine(build, (1, side, side)), "breaks") == expected
 
 
 def test_large_images_are_cut_as_small_ones_are():
@@ -850,16 +833,13 @@ def test_wrong_arguments_say_what_works(arguments, advice):
 
 
 def test_what_is_so_by_design_is_allowed():
-    def build():
-        return faults.build("undivided", CONFIG)
-
-    assert examine(build, IMAGE).exit_status == 1
-    report = examine(build, IMAGE, allow=("scale",))
+    assert report_of("undivided").exit_status == 1
+    report = examine(lambda: faults.build("undivided", CONFIG), IMAGE, allow=("scale",))
     assert report.exit_status == 0 and report.findings == () and report.allowed == ("scale",)
 
 
 def test_a_report_is_told_in_order_and_shown_with_lamps():
-    report = examine(lambda: faults.build("over the batch", CONFIG), IMAGE)
+    report = report_of("over the batch")
     assert codes(report, "breaks") == ["blind", "over the batch"]  # in the order of the data's way
     text, page = str(report), report._repr_html_()
     assert "Fix the first, then run again" in text and "batch_first=True" in text and "Not looked at" in text
@@ -869,9 +849,8 @@ def test_a_report_is_told_in_order_and_shown_with_lamps():
 
 
 def test_what_is_in_dispute_counts_as_wide():
-    strict = {name: examine(lambda n=name: faults.build(n, CONFIG), IMAGE).findings[0].strict for name in
-              ("undivided", "one norm", "normalise then add", "norm on the skip", "split by view")}  # fmt: skip
-    assert [name for name, is_strict in strict.items() if is_strict] == ["split by view"]
+    names = ("undivided", "one norm", "normalise then add", "norm on the skip", "split by view")
+    assert [name for name in names if report_of(name).findings[0].strict] == ["split by view"]
 
 
 def test_on_the_command_line(tmp_path):

@@ -2,15 +2,8 @@
 
 import torch
 
-from vitnb import LearnedPositions, NoPositions, SinCosPositions, ViT, ViTConfig, resize_positions
+from vitnb import SinCosPositions, ViT, ViTConfig, resize_positions
 from vitnb.positions import sincos_table
-
-
-def test_learned_positions_add_one_table_to_every_image():
-    positions = LearnedPositions(5, 8, std=0.5)
-    x = torch.randn(3, 5, 8)
-    torch.testing.assert_close(positions(x) - x, positions.table.expand(3, -1, -1))
-    assert [n for n, _ in positions.named_parameters()] == ["table"]
 
 
 def test_sincos_similarity_falls_with_distance_and_shifts_are_rotations():
@@ -36,16 +29,6 @@ def test_resize_to_the_same_grid_is_the_identity():
     assert torch.equal(resize_positions(table, (2, 3), (2, 3)), table)
 
 
-def test_resize_keeps_the_cls_row_and_the_axes():
-    ramp = torch.arange(5.0).expand(4, 5).reshape(1, 20, 1)  # grows along the columns only
-    table = torch.cat([torch.full((1, 1, 1), 9.0), ramp], dim=1)
-    out = resize_positions(table, (4, 5), (6, 9))
-    assert out.shape == (1, 1 + 54, 1) and out[0, 0, 0] == 9
-    grid = out[0, 1:, 0].reshape(6, 9)
-    assert (grid - grid[0]).abs().max() < 1e-6  # constant down the rows
-    assert (grid[0].diff() > 0).all()
-
-
 def test_without_positions_a_mean_pooled_model_ignores_the_order_of_the_patches():
     torch.manual_seed(0)
     images = torch.randn(2, 1, 28, 28)
@@ -54,8 +37,3 @@ def test_without_positions_a_mean_pooled_model_ignores_the_order_of_the_patches(
         model = ViT(ViTConfig(depth=2, pos_embed=pos_embed, global_pool="mean", pos_std=1.0)).eval()
         same = torch.allclose(model(images), model(shuffled), atol=1e-5)
         assert same == ignores, pos_embed
-
-
-def test_no_positions_returns_the_tokens():
-    x = torch.randn(1, 2, 3)
-    assert NoPositions()(x) is x

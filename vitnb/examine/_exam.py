@@ -139,9 +139,9 @@ class Exam:
     def as_built(self) -> Structure:
         return Structure(trace(self.model, self.images(3 if 3 in self.sizes else 1)))
 
-    def edited(self, edits: dict, images: Tensor | None = None) -> Trace:
+    def edited(self, edits: dict) -> Trace:
         """A pass over one image in which the results of some operations are replaced."""
-        return trace(self.perturbed, self.images(1) if images is None else images, edits)
+        return trace(self.perturbed, self.images(1), edits)
 
     def logits_of(self, seen: Trace) -> Tensor:
         return self.outputs(seen.output, 1).double()

@@ -308,10 +308,8 @@ def _sums(exam: Exam) -> Iterator[Finding]:
                 yield finding("softmax axis", f"Over the keys the weights sum to {weights.sum(-1).min():.2f} to "
                               f"{weights.sum(-1).max():.2f}.", off)  # fmt: skip
             else:
-                says, made = (
-                    f"Over the keys the weights sum to as much as {weights.sum(-1).max():.3g}",
-                    s.lineage.made_from,
-                )
+                says = f"Over the keys the weights sum to as much as {weights.sum(-1).max():.3g}"
+                made = s.lineage.made_from
                 beside = [a for a in s.attentions if not made(attention.weights, a.weights) and made(mixing, a.weights)]
                 if beside:
                     yield finding("weights sum", f"{says}: several softmaxes make them.", off, "departs")

@@ -135,12 +135,8 @@ def _dropped(nodes: list[Node], B: int) -> Iterator[Finding]:
                 continue
             (paths if mask.out.numel() <= B else shares).append((mask.out == 0).double().mean().item())
             p, *q = base(x).images if base(x).op == "add" else [x]
-            if (
-                q
-                and (made(p, q[0]) or made(q[0], p))
-                and any(made(x, a) for a in soft)
-                and any(made(a, x) for a in soft)
-            ):
+            skips = any(made(p, other) or made(other, p) for other in q[:1])
+            if skips and any(made(x, a) for a in soft) and any(made(a, x) for a in soft):
                 yield finding("dropped skip", "A random mask is multiplied with x + f(x).")
                 return
     share = max(*shares, sum(paths) / max(len(paths), 1))
@@ -202,10 +198,10 @@ def outputs(exam: Exam) -> Iterator[Finding]:
             yield finding("confined", f"All {every.numel()} outputs lie between {low:.3g} and {high:.3g}.", high)
 
 
-def _enlarged(model: nn.Module, times: float = 8.0) -> nn.Module:
+def _enlarged(model: nn.Module) -> nn.Module:
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.mul_(times)
+            parameter.mul_(8.0)
     return model
 
 

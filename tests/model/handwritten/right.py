@@ -6,10 +6,10 @@ DEPARTS = {name: (build, (C, H, W), num_classes, what)}
 Only torch is needed; the models that use einops are left out when it is missing.
 """
 import math
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 import torch
 import torch.nn as nn
@@ -29,9 +29,39 @@ RIGHT = {}
 DEPARTS = {}
 
 
-# ---------------------------------------------------------------------------
+# What several hands write alike: a pre-norm block around an attention, and all that stands around the blocks.
+class PreNormBlock(nn.Module):
+    def __init__(self, dim, attention, hidden, norm=nn.LayerNorm):
+        super().__init__()
+        self.norm1, self.attn = norm(dim), attention
+        self.norm2, self.mlp = norm(dim), nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim))
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Framed(nn.Module):
+    """Patches by a convolution, a cls token or the mean, learned positions, and a norm before the head."""
+
+    def __init__(self, blocks, patches, patch, dim, num_classes, in_chans=3, cls=True, norm=nn.LayerNorm):
+        super().__init__()
+        self.patch = nn.Conv2d(in_chans, dim, patch, patch)
+        self.cls = nn.Parameter(torch.randn(1, 1, dim) * .02) if cls else None
+        self.pos = nn.Parameter(torch.randn(1, patches + cls, dim) * .02)
+        self.blocks = nn.Sequential(*blocks)
+        self.norm = norm(dim)
+        self.head = nn.Linear(dim, num_classes)
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        if self.cls is not None:
+            x = torch.cat([self.cls.expand(x.size(0), -1, -1), x], 1)
+        x = self.norm(self.blocks(x + self.pos))
+        return self.head(x.mean(1) if self.cls is None else x[:, 0])
+
+
 # 1. A student's homework. Everything spelled out.
-# ---------------------------------------------------------------------------
 class MyLayerNorm(nn.Module):
     # (x - mean) / sqrt(var + eps) * gain + bias
     def __init__(self, n):
@@ -113,9 +143,7 @@ class MyViT(nn.Module):
 RIGHT["homework_spelled_out"] = (MyViT, (3, 32, 32), 10)
 
 
-# ---------------------------------------------------------------------------
 # 2. Lecture code: a head is a module, a patch is a loop iteration.
-# ---------------------------------------------------------------------------
 class OneHead(nn.Module):
     """A single attention head, mapping D features to `size` features."""
 
@@ -142,19 +170,6 @@ class ManyHeads(nn.Module):
         return self.mix(torch.cat([h(x) for h in self.heads], dim=-1))
 
 
-class LectureBlock(nn.Module):
-    def __init__(self, D, n):
-        super().__init__()
-        self.communicate = ManyHeads(D, n)
-        self.think = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(), nn.Linear(4 * D, D))
-        self.n1, self.n2 = nn.LayerNorm(D), nn.LayerNorm(D)
-
-    def forward(self, x):
-        x = x + self.communicate(self.n1(x))
-        x = x + self.think(self.n2(x))
-        return x
-
-
 class LectureViT(nn.Module):
     side, p, D = 24, 6, 30
 
@@ -164,7 +179,7 @@ class LectureViT(nn.Module):
         self.embed = nn.Linear(3 * self.p * self.p, self.D)
         self.start = nn.Parameter(torch.zeros(self.D))
         self.where = nn.Embedding(g * g + 1, self.D)
-        self.blocks = nn.Sequential(*[LectureBlock(self.D, 3) for _ in range(2)])
+        self.blocks = nn.Sequential(*[PreNormBlock(self.D, ManyHeads(self.D, 3), 4 * self.D) for _ in range(2)])
         self.final = nn.LayerNorm(self.D)
         self.head = nn.Linear(self.D, 7)
 
@@ -181,12 +196,10 @@ class LectureViT(nn.Module):
         return self.head(tok[:, 0, :])
 
 
-RIGHT["lecture_head_modules"] = (lambda: LectureViT(), (3, 24, 24), 7)
+RIGHT["lecture_head_modules"] = (LectureViT, (3, 24, 24), 7)
 
 
-# ---------------------------------------------------------------------------
 # 3. Library style with a factory taking keyword arguments.
-# ---------------------------------------------------------------------------
 class DropPathA(nn.Module):
     def __init__(self, p: float = 0.0):
         super().__init__()
@@ -304,16 +317,10 @@ class VisionTransformerA(nn.Module):
         return self.forward_head(self.forward_features(x))
 
 
-def vit_library(in_chans=3, num_classes=100):
-    return VisionTransformerA(in_chans=in_chans, num_classes=num_classes)
+RIGHT["library_kwargs"] = (VisionTransformerA, (3, 32, 32), 100)
 
 
-RIGHT["library_kwargs"] = (vit_library, (3, 32, 32), 100)
-
-
-# ---------------------------------------------------------------------------
 # 4. einops everywhere, inner width different from the model width.
-# ---------------------------------------------------------------------------
 class EinAttention(nn.Module):
     def __init__(self, dim, heads, dim_head, dropout):
         super().__init__()
@@ -372,9 +379,7 @@ if HAVE_EINOPS:
     RIGHT["einops_inner_width"] = (lambda num_classes=5: EinViT(num_classes=num_classes), (3, 28, 28), 5)
 
 
-# ---------------------------------------------------------------------------
 # 5. A physicist: tensors with indices, einsum, one Parameter for q, k and v.
-# ---------------------------------------------------------------------------
 class TensorViT(nn.Module):
     def __init__(self, L=2, D=32, H=4, M=64, P=4, side=28, K=10):
         super().__init__()
@@ -413,9 +418,7 @@ class TensorViT(nn.Module):
 RIGHT["physicist_einsum"] = (TensorViT, (1, 28, 28), 10)
 
 
-# ---------------------------------------------------------------------------
 # 6. nn.MultiheadAttention, batch first, the norm called for each argument.
-# ---------------------------------------------------------------------------
 class EncoderLayer6(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -449,9 +452,7 @@ class ViT6(nn.Module):
 RIGHT["mha_three_norm_calls"] = (ViT6, (3, 40, 40), 12)
 
 
-# ---------------------------------------------------------------------------
 # 7. Sequence first, class token last in the sequence and read there.
-# ---------------------------------------------------------------------------
 class SeqFirstViT(nn.Module):
     """All activations are (T, B, D). The class token sits at the END."""
 
@@ -484,9 +485,7 @@ class SeqFirstViT(nn.Module):
 RIGHT["seq_first_cls_last"] = (SeqFirstViT, (3, 24, 32), 4)
 
 
-# ---------------------------------------------------------------------------
 # 8. Stock nn.TransformerEncoder, fixed 2-D sin-cos buffer (not in state_dict).
-# ---------------------------------------------------------------------------
 def sincos_2d(h, w, dim):
     assert dim % 4 == 0
     y, x = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
@@ -514,9 +513,7 @@ class StockViT(nn.Module):
 RIGHT["stock_encoder_sincos"] = (StockViT, (3, 32, 32), 20)
 
 
-# ---------------------------------------------------------------------------
 # 9. Signal-processing person: (B, D, T), every linear map is a Conv1d.
-# ---------------------------------------------------------------------------
 class ChanNorm1d(nn.Module):
     def __init__(self, c, eps=1e-5):
         super().__init__()
@@ -570,17 +567,11 @@ class ConvViT1d(nn.Module):
         return self.cl(self.nf(x)[:, :, :1]).squeeze(2)
 
 
-def conv1d_vit(in_chans=4):
-    return ConvViT1d(in_chans=in_chans)
+RIGHT["conv1d_channels_first"] = (ConvViT1d, (4, 32, 32), 6)
 
 
-RIGHT["conv1d_channels_first"] = (conv1d_vit, (4, 32, 32), 6)
-
-
-# ---------------------------------------------------------------------------
 # 10. Tokens are a (B, H, W, D) map all the way; rows and columns have tables.
 #     LayerNorm through GroupNorm(1, D) on (B*H*W, D): the same thing.
-# ---------------------------------------------------------------------------
 class GNasLN(nn.Module):
     def __init__(self, dim):
         super().__init__()
@@ -614,29 +605,20 @@ class MapViT(nn.Module):
         self.patch = nn.Conv2d(3, 60, (8, 8), (8, 8))
         self.row = nn.Parameter(torch.randn(3, 1, 60) * 0.1)
         self.col = nn.Parameter(torch.randn(1, 5, 60) * 0.1)
-        self.layers = nn.ModuleList()
-        for _ in range(2):
-            self.layers.append(nn.ModuleDict({
-                "n1": GNasLN(60), "attn": MapAttention(60, 5),
-                "n2": GNasLN(60), "mlp": nn.Sequential(nn.Linear(60, 120), nn.GELU(), nn.Linear(120, 60))}))
+        self.layers = nn.Sequential(*[PreNormBlock(60, MapAttention(60, 5), 120, GNasLN) for _ in range(2)])
         self.n = GNasLN(60)
         self.head = nn.Linear(60, 6)
 
     def forward(self, x):
         m = self.patch(x).permute(0, 2, 3, 1)
-        m = m + self.row + self.col
-        for lay in self.layers:
-            m = m + lay["attn"](lay["n1"](m))
-            m = m + lay["mlp"](lay["n2"](m))
+        m = self.layers(m + self.row + self.col)
         return self.head(self.n(m).mean(dim=(1, 2)))
 
 
 RIGHT["token_map_row_col"] = (MapViT, (3, 24, 40), 6)
 
 
-# ---------------------------------------------------------------------------
 # 11. Performance person of 2019: heads folded into the batch, baddbmm/bmm.
-# ---------------------------------------------------------------------------
 class FoldedAttention(nn.Module):
     def __init__(self, embed_dim, num_heads):
         super().__init__()
@@ -667,12 +649,9 @@ class FoldedViT(nn.Module):
         self.to_tokens = nn.Linear(75, dim)
         self.cls_embedding = nn.Parameter(torch.zeros(dim))
         self.pos_embedding = nn.Parameter(torch.randn(17, dim) * .02)
-        self.input_layernorm = nn.ModuleList(nn.LayerNorm(dim, eps=1e-12) for _ in range(2))
-        self.attention = nn.ModuleList(FoldedAttention(dim, 7) for _ in range(2))
-        self.output_layernorm = nn.ModuleList(nn.LayerNorm(dim, eps=1e-12) for _ in range(2))
-        self.intermediate = nn.ModuleList(nn.Linear(dim, 2 * dim) for _ in range(2))
-        self.output = nn.ModuleList(nn.Linear(2 * dim, dim) for _ in range(2))
-        self.final_layernorm = nn.LayerNorm(dim, eps=1e-12)
+        norm = partial(nn.LayerNorm, eps=1e-12)
+        self.layer = nn.Sequential(*[PreNormBlock(dim, FoldedAttention(dim, 7), 2 * dim, norm) for _ in range(2)])
+        self.final_layernorm = norm(dim)
         self.classifier = nn.Linear(dim, 9)
 
     def forward(self, images):
@@ -680,21 +659,14 @@ class FoldedViT(nn.Module):
         p = 5
         t = images.reshape(b, c, h // p, p, w // p, p).permute(0, 2, 4, 3, 5, 1).reshape(b, -1, p * p * c)
         hidden = torch.cat([self.cls_embedding.view(1, 1, -1).expand(b, 1, -1), self.to_tokens(t)], dim=1)
-        hidden = hidden + self.pos_embedding
-        for i in range(2):
-            residual = hidden
-            hidden = self.attention[i](self.input_layernorm[i](hidden)) + residual
-            residual = hidden
-            hidden = self.output[i](F.gelu(self.intermediate[i](self.output_layernorm[i](hidden)))) + residual
+        hidden = self.layer(hidden + self.pos_embedding)
         return self.classifier(self.final_layernorm(hidden)[:, 0])
 
 
 RIGHT["folded_heads_baddbmm"] = (FoldedViT, (3, 20, 20), 9)
 
 
-# ---------------------------------------------------------------------------
 # 12. Rotary positions along the raster order, by complex numbers.
-# ---------------------------------------------------------------------------
 def rotate_complex(x, freq):
     # x: B, h, T, d   freq: d/2
     t = torch.arange(x.shape[2], device=x.device, dtype=freq.dtype)
@@ -749,9 +721,7 @@ class RopeViT(nn.Module):
 RIGHT["rope_1d_complex"] = (RopeViT, (3, 16, 16), 2)
 
 
-# ---------------------------------------------------------------------------
 # 13. Two-dimensional rotary positions, SwiGLU, four registers.
-# ---------------------------------------------------------------------------
 def axial_rope_tables(h, w, head_dim, base=50.0):
     quarter = head_dim // 4
     f = base ** (-torch.arange(quarter) / quarter)
@@ -831,9 +801,7 @@ class Rope2dViT(nn.Module):
 RIGHT["rope_2d_swiglu_registers"] = (lambda num_classes=11: Rope2dViT(num_classes), (3, 36, 36), 11)
 
 
-# ---------------------------------------------------------------------------
 # 14. Relative position bias table, mean pooling.
-# ---------------------------------------------------------------------------
 class RelBiasAttention(nn.Module):
     def __init__(self, dim, heads, grid):
         super().__init__()
@@ -866,19 +834,13 @@ class RelBiasViT(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed = nn.Conv2d(3, 48, 4, 4)
-        self.blocks = nn.ModuleList(nn.ModuleList([
-            nn.LayerNorm(48), RelBiasAttention(48, 3, (8, 8)), nn.LayerNorm(48),
-            nn.Sequential(nn.Linear(48, 96), nn.GELU(), nn.Linear(96, 48))]) for _ in range(2))
+        self.blocks = nn.Sequential(*[PreNormBlock(48, RelBiasAttention(48, 3, (8, 8)), 96) for _ in range(2)])
         self.norm = nn.LayerNorm(48)
         self.avgpool = nn.AdaptiveAvgPool1d(1)
         self.head = nn.Linear(48, 15)
 
     def forward(self, x):
-        x = self.embed(x).flatten(2).transpose(1, 2)
-        for n1, attn, n2, mlp in self.blocks:
-            x = x + attn(n1(x))
-            x = x + mlp(n2(x))
-        x = self.norm(x)
+        x = self.norm(self.blocks(self.embed(x).flatten(2).transpose(1, 2)))
         x = self.avgpool(x.transpose(1, 2)).flatten(1)
         return self.head(x)
 
@@ -886,9 +848,7 @@ class RelBiasViT(nn.Module):
 RIGHT["relative_bias_table"] = (RelBiasViT, (3, 32, 32), 15)
 
 
-# ---------------------------------------------------------------------------
 # 15. Conditional positions (depthwise convolution with zero padding).
-# ---------------------------------------------------------------------------
 class PEG(nn.Module):
     def __init__(self, c):
         super().__init__()
@@ -900,17 +860,15 @@ class PEG(nn.Module):
         return (self.dw(m) + m).flatten(2).transpose(1, 2)
 
 
-class CondBlock(nn.Module):
+class CondAttention(nn.Module):
     def __init__(self, c, heads):
         super().__init__()
         self.heads = heads
-        self.n1, self.n2 = nn.LayerNorm(c), nn.LayerNorm(c)
         self.q = nn.Linear(c, c)
         self.kv = nn.Linear(c, 2 * c)
         self.o = nn.Linear(c, c)
-        self.f1, self.f2 = nn.Linear(c, 3 * c), nn.Linear(3 * c, c)
 
-    def attend(self, y):
+    def forward(self, y):
         b, n, c = y.shape
         q = self.q(y).reshape(b, n, self.heads, -1).permute(0, 2, 1, 3)
         k, v = self.kv(y).reshape(b, n, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
@@ -918,17 +876,13 @@ class CondBlock(nn.Module):
         w = torch.matmul(q, (k * k.size(-1) ** -0.5).transpose(2, 3)).softmax(3)
         return self.o(torch.matmul(w, v).permute(0, 2, 1, 3).reshape(b, n, c))
 
-    def forward(self, x):
-        x = x + self.attend(self.n1(x))
-        return x + self.f2(F.gelu(self.f1(self.n2(x))))
-
 
 class CondViT(nn.Module):
     def __init__(self, c=40, k=8):
         super().__init__()
         self.patch = nn.Conv2d(3, c, 5, 5)
         self.peg = PEG(c)
-        self.blocks = nn.ModuleList([CondBlock(c, 5), CondBlock(c, 5), CondBlock(c, 5)])
+        self.blocks = nn.ModuleList(PreNormBlock(c, CondAttention(c, 5), 3 * c) for _ in range(3))
         self.norm = nn.LayerNorm(c)
         self.fc = nn.Linear(c, k)
 
@@ -946,9 +900,7 @@ class CondViT(nn.Module):
 RIGHT["conditional_positions"] = (CondViT, (3, 30, 30), 8)
 
 
-# ---------------------------------------------------------------------------
 # 16. Two class tokens (class + distillation), logits averaged.
-# ---------------------------------------------------------------------------
 class DistilledViT(nn.Module):
     def __init__(self, width=72, depth=2, heads=6, K=50):
         super().__init__()
@@ -986,9 +938,7 @@ class DistilledViT(nn.Module):
 RIGHT["two_class_tokens"] = (DistilledViT, (3, 32, 32), 50)
 
 
-# ---------------------------------------------------------------------------
 # 17. Attention pooling with a learned query; a NamedTuple comes out.
-# ---------------------------------------------------------------------------
 class PoolOut(NamedTuple):
     logits: Tensor
     pooled: Tensor
@@ -996,31 +946,26 @@ class PoolOut(NamedTuple):
 
 
 class AttnPoolViT(nn.Module):
-    class Layer(nn.Module):
+    class Attention(nn.Module):
         def __init__(self, e, h):
             super().__init__()
             self.h = h
-            self.pre_attn = nn.LayerNorm(e)
             self.to_q, self.to_k, self.to_v = nn.Linear(e, e), nn.Linear(e, e), nn.Linear(e, e)
             self.merge = nn.Linear(e, e)
-            self.pre_mlp = nn.LayerNorm(e)
-            self.mlp = nn.Sequential(nn.Linear(e, 2 * e), nn.GELU(), nn.Linear(2 * e, e))
 
         def split(self, t):
             return torch.stack(t.chunk(self.h, dim=-1), dim=1)      # B, h, T, e/h
 
-        def forward(self, x):
-            y = self.pre_attn(x)
+        def forward(self, y):
             q, k, v = map(self.split, (self.to_q(y), self.to_k(y), self.to_v(y)))
             a = (q @ k.mT).div(q.size(-1) ** 0.5).softmax(-1) @ v
-            x = x + self.merge(torch.cat(a.unbind(1), dim=-1))
-            return x + self.mlp(self.pre_mlp(x))
+            return self.merge(torch.cat(a.unbind(1), dim=-1))
 
     def __init__(self, e=32, K=8):
         super().__init__()
         self.patchify = nn.Conv2d(1, e, 4, 4)
         self.where = nn.Parameter(torch.randn(25, e) * .1)
-        self.layers = nn.ModuleList([self.Layer(e, 4), self.Layer(e, 4)])
+        self.layers = nn.Sequential(*[PreNormBlock(e, self.Attention(e, 4), 2 * e) for _ in range(2)])
         self.norm = nn.LayerNorm(e)
         self.seed = nn.Parameter(torch.randn(e) * .1)
         self.pool_k = nn.Linear(e, e)
@@ -1028,10 +973,7 @@ class AttnPoolViT(nn.Module):
         self.head = nn.Linear(e, K)
 
     def forward(self, x):
-        t = self.patchify(x).flatten(2).mT + self.where
-        for layer in self.layers:
-            t = layer(t)
-        t = self.norm(t)
+        t = self.norm(self.layers(self.patchify(x).flatten(2).mT + self.where))
         w = (self.pool_k(t) @ self.seed / self.seed.numel() ** 0.5).softmax(dim=1)     # B, T
         pooled = (w.unsqueeze(1) @ self.pool_v(t)).squeeze(1)
         return PoolOut(self.head(pooled), pooled, w)
@@ -1040,9 +982,7 @@ class AttnPoolViT(nn.Module):
 RIGHT["attention_pooling_namedtuple"] = (AttnPoolViT, (1, 20, 20), 8)
 
 
-# ---------------------------------------------------------------------------
 # 18. Max pooling over tokens, nn.Unfold, tanh GELU by formula.
-# ---------------------------------------------------------------------------
 def gelu_tanh(x):
     return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x.pow(3))))
 
@@ -1080,9 +1020,7 @@ class MaxPoolViT(nn.Module):
 RIGHT["max_pool_unfold"] = (MaxPoolViT, (2, 32, 32), 3)
 
 
-# ---------------------------------------------------------------------------
 # 19. cls and mean of patches concatenated; dict output; LayerNorm by std_mean.
-# ---------------------------------------------------------------------------
 class StdMeanNorm(nn.Module):
     def __init__(self, n):
         super().__init__()
@@ -1124,9 +1062,7 @@ class ConcatViT(nn.Module):
 RIGHT["cls_mean_concat_dict"] = (ConcatViT, (3, 24, 32), 10)
 
 
-# ---------------------------------------------------------------------------
 # 20. Convolution person: (B, D, h, w), PixelUnshuffle, MLP as 1x1 Conv2d.
-# ---------------------------------------------------------------------------
 class LN2d(nn.LayerNorm):
     def forward(self, x):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
@@ -1175,9 +1111,7 @@ class ShuffleViT(nn.Module):
 RIGHT["pixel_unshuffle_conv2d"] = (ShuffleViT, (2, 16, 24), 5)
 
 
-# ---------------------------------------------------------------------------
 # 21. Early convolutions: overlapping stem with BatchNorm and ReLU.
-# ---------------------------------------------------------------------------
 def conv_bn_relu(i, o, s):
     return nn.Sequential(nn.Conv2d(i, o, 3, s, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU(inplace=True))
 
@@ -1232,9 +1166,7 @@ class AttentionStem(nn.Module):
 RIGHT["conv_stem_batchnorm"] = (StemViT, (3, 32, 32), 10)
 
 
-# ---------------------------------------------------------------------------
 # 22. One image at a time, matrices only, result written into a prepared array.
-# ---------------------------------------------------------------------------
 class OneByOne(nn.Module):
     P, T, D, HEADS, K = 8, 9, 30, 3, 6
 
@@ -1279,9 +1211,7 @@ class OneByOne(nn.Module):
 RIGHT["one_image_at_a_time"] = (OneByOne, (3, 24, 24), 6)
 
 
-# ---------------------------------------------------------------------------
 # 23. No submodules: a ParameterDict and functions.
-# ---------------------------------------------------------------------------
 def _lin(p, name, x):
     return F.linear(x, p[name + "_w"], p[name + "_b"])
 
@@ -1339,9 +1269,7 @@ class Functional(nn.Module):
 RIGHT["parameter_dict_functional"] = (Functional, (3, 24, 24), 14)
 
 
-# ---------------------------------------------------------------------------
 # 24. Attention by elementwise products; softmax by logsumexp; erf GELU.
-# ---------------------------------------------------------------------------
 class ElementwiseBlock(nn.Module):
     def __init__(self, D, H):
         super().__init__()
@@ -1382,9 +1310,7 @@ class ElementwiseViT(nn.Module):
 RIGHT["elementwise_logsumexp"] = (ElementwiseViT, (3, 32, 32), 10)
 
 
-# ---------------------------------------------------------------------------
 # 25. Config dataclass, gradient checkpointing, dataclass output.
-# ---------------------------------------------------------------------------
 @dataclass
 class CkptConfig:
     image_size: int = 32
@@ -1472,9 +1398,7 @@ class CkptForImageClassification(nn.Module):
 RIGHT["checkpointed_dataclass"] = (lambda: CkptForImageClassification(CkptConfig()), (3, 32, 32), 13)
 
 
-# ---------------------------------------------------------------------------
 # 26. The attention is a scripted module.
-# ---------------------------------------------------------------------------
 class ScriptableAttention(nn.Module):
     def __init__(self, dim: int, heads: int):
         super().__init__()
@@ -1491,33 +1415,15 @@ class ScriptableAttention(nn.Module):
         return self.to_out(torch.matmul(a, v).transpose(1, 2).reshape(b, n, c))
 
 
-class ScriptedViT(nn.Module):
-    def __init__(self, dim=32):
-        super().__init__()
-        self.patch = nn.Conv2d(1, dim, 7, 7)
-        self.token = nn.Parameter(torch.randn(1, 1, dim) * .02)
-        self.pos = nn.Parameter(torch.randn(1, 17, dim) * .02)
-        self.ln1 = nn.LayerNorm(dim)
-        self.attn = torch.jit.script(ScriptableAttention(dim, 4))
-        self.ln2 = nn.LayerNorm(dim)
-        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
-        self.ln3 = nn.LayerNorm(dim)
-        self.head = nn.Linear(dim, 10)
-
-    def forward(self, x):
-        x = self.patch(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.token.expand(x.size(0), -1, -1), x], 1) + self.pos
-        x = x + self.attn(self.ln1(x))
-        x = x + self.mlp(self.ln2(x))
-        return self.head(self.ln3(x)[:, 0])
+def scripted_vit():
+    attention = torch.jit.script(ScriptableAttention(32, 4))
+    return Framed([PreNormBlock(32, attention, 128)], 16, 7, 32, 10, in_chans=1)
 
 
-RIGHT["scripted_attention"] = (ScriptedViT, (1, 28, 28), 10)
+RIGHT["scripted_attention"] = (scripted_vit, (1, 28, 28), 10)
 
 
-# ---------------------------------------------------------------------------
 # 27. Weight norm and spectral norm parametrisations.
-# ---------------------------------------------------------------------------
 def wn(i, o):
     return parametrizations.weight_norm(nn.Linear(i, o))
 
@@ -1541,32 +1447,14 @@ class ReparamBlock(nn.Module):
         return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
 
 
-class ReparamViT(nn.Module):
-    def __init__(self, in_chans, num_classes, dim=40):
-        super().__init__()
-        self.embed = nn.Conv2d(in_chans, dim, 8, 8)
-        self.pos = nn.Parameter(torch.randn(1, 16, dim) * .1)
-        self.blocks = nn.ModuleList(ReparamBlock(dim, 4) for _ in range(2))
-        self.norm = nn.LayerNorm(dim)
-        self.head = nn.Linear(dim, num_classes)
-
-    def forward(self, x):
-        x = self.embed(x).flatten(-2).mT + self.pos
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x).mean(-2))
-
-
 def reparam_vit(in_chans=3, num_classes=10):
-    return ReparamViT(in_chans, num_classes)
+    return Framed([ReparamBlock(40, 4), ReparamBlock(40, 4)], 16, 8, 40, num_classes, in_chans, cls=False)
 
 
 RIGHT["weight_and_spectral_norm"] = (reparam_vit, (3, 32, 32), 10)
 
 
-# ---------------------------------------------------------------------------
 # 28. Input normalised inside, learned temperature, float32 softmax.
-# ---------------------------------------------------------------------------
 class TempAttention(nn.Module):
     def __init__(self, dim, heads):
         super().__init__()
@@ -1584,38 +1472,22 @@ class TempAttention(nn.Module):
         return self.wo((p @ v).transpose(1, 2).reshape(b, t, c))
 
 
-class SelfNormalisingInputViT(nn.Module):
+class SelfNormalisingInputViT(Framed):
     """Takes images in [0, 1]."""
 
     def __init__(self, dim=54, heads=3, depth=2, classes=7):
-        super().__init__()
+        super().__init__([PreNormBlock(dim, TempAttention(dim, heads), 2 * dim) for _ in range(depth)], 20, 8, dim, classes)
         self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1))
         self.register_buffer("std", torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1))
-        self.patch = nn.Conv2d(3, dim, 8, 8)
-        self.cls = nn.Parameter(torch.randn(1, 1, dim) * .02)
-        self.pos = nn.Parameter(torch.randn(1, 21, dim) * .02)
-        self.blocks = nn.ModuleList(nn.ModuleDict(dict(
-            n1=nn.LayerNorm(dim), a=TempAttention(dim, heads), n2=nn.LayerNorm(dim),
-            m=nn.Sequential(nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim)))) for _ in range(depth))
-        self.norm = nn.LayerNorm(dim)
-        self.head = nn.Linear(dim, classes)
 
     def forward(self, x):
-        x = (x - self.mean) / self.std
-        x = self.patch(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.cls.expand(x.shape[0], -1, -1), x], dim=1) + self.pos
-        for b in self.blocks:
-            x = x + b["a"](b["n1"](x))
-            x = x + b["m"](b["n2"](x))
-        return self.head(self.norm(x)[:, 0])
+        return super().forward((x - self.mean) / self.std)
 
 
 RIGHT["input_norm_temperature"] = (SelfNormalisingInputViT, (3, 40, 32), 7)
 
 
-# ---------------------------------------------------------------------------
 # 29. Any image size: padding to a multiple of the patch, positions resized.
-# ---------------------------------------------------------------------------
 class AnySizeViT(nn.Module):
     patch: int = 8
 
@@ -1654,9 +1526,7 @@ class AnySizeViT(nn.Module):
 RIGHT["padded_interpolated"] = (AnySizeViT, (3, 30, 34), 10)
 
 
-# ---------------------------------------------------------------------------
 # 30. Research code with modes and a pretraining head that classifying ignores.
-# ---------------------------------------------------------------------------
 class MultiModeViT(nn.Module):
     MODES = ("classify", "reconstruct", "features")
 
@@ -1710,9 +1580,7 @@ class MultiModeViT(nn.Module):
 RIGHT["modes_unused_head"] = (MultiModeViT, (3, 24, 24), 16)
 
 
-# ---------------------------------------------------------------------------
 # 31. ModuleDict of blocks, hidden layer narrower than D, return_features flag.
-# ---------------------------------------------------------------------------
 class NarrowViT(nn.Module):
     def __init__(self):
         super().__init__()
@@ -1752,9 +1620,7 @@ class NarrowViT(nn.Module):
 RIGHT["moduledict_narrow_mlp"] = (NarrowViT, (3, 32, 32), 25)
 
 
-# ---------------------------------------------------------------------------
 # 32. Masks that mask nothing; separate Linears for each head.
-# ---------------------------------------------------------------------------
 class MaskableAttention(nn.Module):
     def __init__(self, d_model, h):
         super().__init__()
@@ -1809,9 +1675,7 @@ class MaskableViT(nn.Module):
 RIGHT["mask_of_ones_head_linears"] = (MaskableViT, (3, 20, 32), 4)
 
 
-# ---------------------------------------------------------------------------
 # 33. T = D = K = 36, one head, LayerNorm through F.normalize.
-# ---------------------------------------------------------------------------
 class UnitNorm(nn.Module):
     def __init__(self, n):
         super().__init__()
@@ -1848,9 +1712,7 @@ class Square(nn.Module):
 RIGHT["square_collisions"] = (Square, (1, 24, 24), 36)
 
 
-# ---------------------------------------------------------------------------
 # 34. Multispectral: ten channels, oblong patches, GLU, residual wrappers, tuple.
-# ---------------------------------------------------------------------------
 class Residual(nn.Module):
     def __init__(self, fn):
         super().__init__()
@@ -1891,32 +1753,26 @@ class SpectralAttention(nn.Module):
         return self.out(torch.cat(F.scaled_dot_product_attention(q, k, v).unbind(1), -1))
 
 
-def spectral_vit(in_chans=10):
-    class Spectral(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.cut = nn.Conv2d(in_chans, 60, (4, 8), (4, 8))
-            self.pos = nn.Parameter(torch.randn(1, 24, 60) * .05)
-            self.body = nn.Sequential(
-                Residual(PreNorm(60, SpectralAttention(60, 6))), Residual(PreNorm(60, GLUFeed(60, 80))),
-                Residual(PreNorm(60, SpectralAttention(60, 6))), Residual(PreNorm(60, GLUFeed(60, 80))),
-                nn.LayerNorm(60))
-            self.head = nn.Linear(60, 17)
+class Spectral(nn.Module):
+    def __init__(self, in_chans=10):
+        super().__init__()
+        self.cut = nn.Conv2d(in_chans, 60, (4, 8), (4, 8))
+        self.pos = nn.Parameter(torch.randn(1, 24, 60) * .05)
+        self.body = nn.Sequential(
+            Residual(PreNorm(60, SpectralAttention(60, 6))), Residual(PreNorm(60, GLUFeed(60, 80))),
+            Residual(PreNorm(60, SpectralAttention(60, 6))), Residual(PreNorm(60, GLUFeed(60, 80))),
+            nn.LayerNorm(60))
+        self.head = nn.Linear(60, 17)
 
-        def forward(self, x):
-            x = self.body(self.cut(x).flatten(2).transpose(1, 2) + self.pos)
-            x = x.mean(1)
-            return self.head(x), x
-
-    return Spectral()
+    def forward(self, x):
+        x = self.body(self.cut(x).flatten(2).transpose(1, 2) + self.pos).mean(1)
+        return self.head(x), x
 
 
-RIGHT["multispectral_glu_tuple"] = (spectral_vit, (10, 32, 24), 17)
+RIGHT["multispectral_glu_tuple"] = (Spectral, (10, 32, 24), 17)
 
 
-# ---------------------------------------------------------------------------
 # 35. Patches by strided slicing; both q and k scaled by d ** -0.25; stack-sums.
-# ---------------------------------------------------------------------------
 class SliceViT(nn.Module):
     def __init__(self, in_chans=1, num_classes=10, p=4, dim=32, heads=4):
         super().__init__()
@@ -1952,66 +1808,38 @@ class SliceViT(nn.Module):
         return self.fc_out(self.ln[4](x[:, 0]))
 
 
-def slice_vit(in_chans=1, num_classes=10):
-    return SliceViT(in_chans, num_classes)
+RIGHT["strided_slices_quarter_scale"] = (SliceViT, (1, 24, 24), 10)
 
 
-RIGHT["strided_slices_quarter_scale"] = (slice_vit, (1, 24, 24), 10)
-
-
-# ---------------------------------------------------------------------------
 # 36. qk-norm, zero-initialised head.
-# ---------------------------------------------------------------------------
-class QKNormBlock(nn.Module):
+class QKNormAttention(nn.Module):
     def __init__(self, dim, heads):
         super().__init__()
         self.heads, hd = heads, dim // heads
-        self.ln1 = nn.LayerNorm(dim)
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.q_norm, self.k_norm = nn.LayerNorm(hd), nn.LayerNorm(hd)
         self.proj = nn.Linear(dim, dim)
-        self.ln2 = nn.LayerNorm(dim)
-        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
 
     def forward(self, x):
         B, N, _ = x.shape
-        q, k, v = self.qkv(self.ln1(x)).view(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(x).view(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         q, k = self.q_norm(q), self.k_norm(k)
         y = F.scaled_dot_product_attention(q, k, v, scale=q.shape[-1] ** -0.5)
-        x = x + self.proj(y.permute(0, 2, 1, 3).reshape(B, N, -1))
-        return x + self.mlp(self.ln2(x))
+        return self.proj(y.permute(0, 2, 1, 3).reshape(B, N, -1))
 
 
 def build_qknorm():
-    dim, n = 48, 16
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.patch = nn.Conv2d(3, dim, 4, 4)
-            self.cls = nn.Parameter(torch.randn(1, 1, dim) * .02)
-            self.pos = nn.Parameter(torch.randn(1, n + 1, dim) * .02)
-            self.trunk = nn.Sequential(QKNormBlock(dim, 3), QKNormBlock(dim, 3))
-            self.ln = nn.LayerNorm(dim)
-            self.head = nn.Linear(dim, 10)
-            nn.init.zeros_(self.head.weight)
-            nn.init.zeros_(self.head.bias)
-
-        def forward(self, x):
-            x = self.patch(x).flatten(2).transpose(1, 2)
-            x = torch.cat([self.cls.expand(x.size(0), -1, -1), x], 1) + self.pos
-            return self.head(self.ln(self.trunk(x)[:, 0]))
-
-    return Net()
+    model = Framed([PreNormBlock(48, QKNormAttention(48, 3), 192) for _ in range(2)], 16, 4, 48, 10)
+    nn.init.zeros_(model.head.weight)
+    nn.init.zeros_(model.head.bias)
+    return model
 
 
 RIGHT["qk_norm_zero_head"] = (build_qknorm, (3, 16, 16), 10)
 
 
-# ---------------------------------------------------------------------------
 # 37. Memory-minded: in-place additions, LayerScale 1e-6 through addcmul_.
 #     The norm saves only the centred copy, so changing x in place is allowed.
-# ---------------------------------------------------------------------------
 class CentredNorm(nn.Module):
     def __init__(self, n):
         super().__init__()
@@ -2058,9 +1886,7 @@ class InplaceViT(nn.Module):
 RIGHT["inplace_layerscale_tiny"] = (InplaceViT, (3, 24, 32), 10)
 
 
-# ---------------------------------------------------------------------------
 # 38. Ported from a functional framework: DenseGeneral kernels, encoderblock_i.
-# ---------------------------------------------------------------------------
 class DenseGeneral(nn.Module):
     def __init__(self, in_shape, out_shape):
         super().__init__()
@@ -2133,11 +1959,7 @@ class PortedViT(nn.Module):
         return self.head(x[:, 0])
 
 
-def ported_vit(in_chans=3, num_classes=21):
-    return PortedViT(in_chans, num_classes)
-
-
-RIGHT["ported_dense_general"] = (ported_vit, (3, 32, 32), 21)
+RIGHT["ported_dense_general"] = (PortedViT, (3, 32, 32), 21)
 
 
 # ===========================================================================
@@ -2145,28 +1967,24 @@ RIGHT["ported_dense_general"] = (ported_vit, (3, 32, 32), 21)
 # ===========================================================================
 
 # 39. Post-norm, as in the first Transformer paper.
-class PostNormViT(nn.Module):
-    def __init__(self, d=48, h=4, n=2):
+class PostNormBlock(nn.Module):
+    def __init__(self, d, h):
         super().__init__()
-        self.patch = nn.Conv2d(3, d, 8, 8)
-        self.cls = nn.Parameter(torch.randn(1, 1, d) * .02)
-        self.pos = nn.Parameter(torch.randn(1, 17, d) * .02)
-        self.attn = nn.ModuleList([nn.MultiheadAttention(d, h, batch_first=True) for _ in range(n)])
-        self.n1 = nn.ModuleList([nn.LayerNorm(d) for _ in range(n)])
-        self.ffn = nn.ModuleList([nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d)) for _ in range(n)])
-        self.n2 = nn.ModuleList([nn.LayerNorm(d) for _ in range(n)])
-        self.head = nn.Linear(d, 10)
+        self.attn = nn.MultiheadAttention(d, h, batch_first=True)
+        self.n1 = nn.LayerNorm(d)
+        self.ffn = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
+        self.n2 = nn.LayerNorm(d)
 
     def forward(self, x):
-        x = self.patch(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.cls.expand(x.size(0), -1, -1), x], 1) + self.pos
-        for a, n1, f, n2 in zip(self.attn, self.n1, self.ffn, self.n2):
-            x = n1(x + a(x, x, x, need_weights=False)[0])
-            x = n2(x + f(x))
-        return self.head(x[:, 0])
+        x = self.n1(x + self.attn(x, x, x, need_weights=False)[0])
+        return self.n2(x + self.ffn(x))
 
 
-DEPARTS["post_norm"] = (PostNormViT, (3, 32, 32), 10, "post-norm blocks (norm after each addition), no separate last norm")
+def post_norm_vit():
+    return Framed([PostNormBlock(48, 4), PostNormBlock(48, 4)], 16, 8, 48, 10, norm=nn.Identity)
+
+
+DEPARTS["post_norm"] = (post_norm_vit, (3, 32, 32), 10, "post-norm blocks (norm after each addition), no separate last norm")
 
 
 # 40. ReLU in the MLP (the default of nn.TransformerEncoderLayer).
@@ -2257,26 +2075,12 @@ class BareHeads(nn.Module):
         return torch.cat([h(x) for h in self.heads], -1)
 
 
-class NoProjViT(nn.Module):
-    def __init__(self, dim=40, heads=4, depth=2):
-        super().__init__()
-        self.embed = nn.Conv2d(3, dim, 10, 10)
-        self.cls = nn.Parameter(torch.rand(1, 1, dim))
-        self.pos = nn.Parameter(torch.rand(1, 17, dim))
-        layers = []
-        for _ in range(depth):
-            layers += [Residual(PreNorm(dim, BareHeads(dim, heads))),
-                       Residual(PreNorm(dim, nn.Sequential(nn.Linear(dim, 80), nn.GELU(), nn.Linear(80, dim))))]
-        self.layers = nn.Sequential(*layers)
-        self.head = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 8))
-
-    def forward(self, x):
-        x = self.embed(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.cls.expand(x.size(0), -1, -1), x], 1) + self.pos
-        return self.head(self.layers(x)[:, 0])
+def no_projection_vit(dim=40, heads=4):
+    blocks = [PreNormBlock(dim, BareHeads(dim, heads), 80) for _ in range(2)]
+    return Framed(blocks, 16, 10, dim, 8)
 
 
-DEPARTS["no_output_projection"] = (NoProjViT, (3, 40, 40), 8, "heads concatenated without an output projection")
+DEPARTS["no_output_projection"] = (no_projection_vit, (3, 40, 40), 8, "heads concatenated without an output projection")
 
 
 # 44. Parallel blocks: x + attn(norm(x)) + mlp(norm(x)), one fused input matrix.
