@@ -1,12 +1,13 @@
 """How long a chapter is: words, cells and minutes of its lesson, its exercises and its closer looks.
 
     python -m pages.count                         all chapters, beside what a lesson may have at most
-    python -m pages.count --write 03-attention    the same, and the lesson's minutes go to the card of the chapter
+    python -m pages.count --write 03-attention    the same, and the minutes go to the card of the chapter
 
 The headings "Exercises" and "Closer looks" begin their parts, "Sources" ends
 them. Words are those of the prose: no code, formula, alt text or folded text.
 Cells are those with code that a reader sees; who unfolds one has chosen to.
-How long exercises take cannot be counted: what the card says is shown.
+How long an exercise takes cannot be counted: what stands below its heading is
+added up, to the nearest five minutes.
 """
 
 import argparse
@@ -29,6 +30,7 @@ NO_PROSE = re.compile(
     r"```.*?```|<details>.*?</details>|<!--.*?-->|\$\$.*?\$\$|!\[[^\]]*\]\([^)]*\)|`[^`\n]+`|\$[^$\n]+\$|\]\([^)]*\)|<[^>]+>",
     re.DOTALL,
 )
+EXERCISE = re.compile(r"^### Exercise .+\n+\w[^\n]*\babout (\d+) minutes", re.MULTILINE)
 WORD = re.compile(r"[^\W_][\w'’.,-]*")
 
 
@@ -69,26 +71,30 @@ def count(notebook: dict) -> dict[str, Part]:
     return parts
 
 
-def exercises(text: str) -> str:
-    """Return the minutes for the exercises that the card in a stored chapter says."""
-    found = TIME.search(text)
-    return found[3] or "0" if found else "?"
+def exercises(notebook: dict) -> int:
+    """Return the minutes for the exercises, to the nearest five."""
+    texts = ("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+    return 5 * round(sum(int(minutes) for text in texts for minutes in EXERCISE.findall(text)) / 5)
 
 
-def with_minutes(text: str, minutes: int) -> str:
-    """Return a stored chapter whose card says that the lesson takes so long; no other byte changes."""
-    found = TIME.search(text)
-    return f"{text[: found.start(1)]}{minutes}{text[found.end(1) :]}" if found else text
+def with_minutes(text: str) -> str:
+    """Return a stored chapter whose card says what lesson and exercises take; no other byte changes."""
+    notebook, found = json.loads(text), TIME.search(text)
+    for group, minutes in ((3, exercises(notebook)), (1, count(notebook)["lesson"].minutes)):  # from the back
+        if found and found[group]:
+            text = f"{text[: found.start(group)]}{minutes}{text[found.end(group) :]}"
+    return text
 
 
 def row(name: str, text: str) -> str:
     """Return the line of a stored chapter, with a mark at what is above its limit."""
-    parts, cells = count(json.loads(text)), []
+    notebook = json.loads(text)
+    parts, cells = count(notebook), []
     for name_of_part in ("lesson", "exercises", "closer looks"):
         part = parts[name_of_part]
         numbers = {"words": part.words, "cells": part.cells, "minutes": part.minutes}
         if name_of_part == "exercises":
-            numbers["minutes"] = exercises(text)
+            numbers["minutes"] = exercises(notebook)
         above = {kind for kind, most in LIMITS.items() if name_of_part == "lesson" and numbers[kind] > most}
         cells += [f"{number:>8}{'!' if kind in above else ' '}" for kind, number in numbers.items()]
     return f"{name:28}{''.join(cells)}"
@@ -97,7 +103,7 @@ def row(name: str, text: str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="such as 03-attention; all without a name")
-    parser.add_argument("--write", action="store_true", help="put the lesson's minutes on the card of each")
+    parser.add_argument("--write", action="store_true", help="put the minutes on the card of each")
     options = parser.parse_args(arguments)
     print(f"{'':28}{'lesson':>26} {'exercises':>26} {'closer looks':>26}")
     print(f"{'':28}{'   words    cells  minutes ' * 3}")
@@ -108,8 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
         text = path.read_text(encoding="utf-8")
         print(row(path.stem, text))
         if options.write:
-            minutes = count(json.loads(text))["lesson"].minutes
-            path.write_text(with_minutes(text, minutes), encoding="utf-8", newline="\n")
+            path.write_text(with_minutes(text), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ class MultiHeadAttention(nn.Module):
         p = self.attn_dropout if self.training else 0.0
         if self.record is None:
             return F.scaled_dot_product_attention(q, k, v, dropout_p=p)
+        # While attention is recorded: what the fused function above computes, written out.
         scores = q @ k.transpose(-2, -1) * self.head_dim**-0.5  # (B, h, T, T)
         weights = scores.softmax(dim=-1)  # rows sum to 1
         self.record.append(weights)

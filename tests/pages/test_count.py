@@ -69,11 +69,18 @@ def test_minutes_are_words_and_lines_at_their_speeds():
     assert count.Part(words=10 * count.WORDS_A_MINUTE, lines=5 * count.LINES_A_MINUTE).minutes == 15
 
 
-def test_the_card_gets_the_minutes_of_the_lesson_and_keeps_all_else():
-    stored = chapter(text(CARD), code("x = 1e-6"))
-    written = count.with_minutes(stored, 27)
-    assert written == stored.replace("30 minutes", "27 minutes") != stored
-    assert count.exercises(written) == "50"
+def test_the_card_gets_the_minutes_of_lesson_and_exercises_and_keeps_all_else():
+    easy, hard = (
+        f"### Exercise 1.{n}: one\n\n{text}\n\nwords"
+        for n, text in ((1, "easy, about 8 minutes"), (2, "hard, about 20 minutes, by hand"))
+    )
+    never = "### Exercise 1.3: one\n\nopen, as long as you like"
+    stored = chapter(
+        text(CARD), code("x = 1e-6"), text("word " * 1000 + "\n\n## Exercises"), *map(text, (easy, hard, never))
+    )
+    written = count.with_minutes(stored)
+    assert written == stored.replace("30 minutes, and 50", "5 minutes, and 30") != stored
+    assert count.with_minutes(written) == written
 
 
 def test_the_table_marks_what_is_too_long_in_a_lesson(tmp_path, monkeypatch, capsys):
@@ -82,5 +89,5 @@ def test_the_table_marks_what_is_too_long_in_a_lesson(tmp_path, monkeypatch, cap
     (tmp_path / "02-short.ipynb").write_text(chapter(text(CARD), text("## Exercises\n\n" + "word " * 1900)))
     count.main(["--write"])
     long, short = capsys.readouterr().out.splitlines()[-2:]
-    assert "!" in long and "!" not in short and "50" in short
-    assert "**Time** | 10 minutes" in (tmp_path / "01-long.ipynb").read_text()
+    assert "!" in long and "!" not in short
+    assert "**Time** | 10 minutes, and 0 for" in (tmp_path / "01-long.ipynb").read_text()

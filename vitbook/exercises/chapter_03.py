@@ -1,4 +1,4 @@
-"""Exercises of chapter 3: attention from memory, a prediction, a sum of two separate terms."""
+"""Exercises of chapter 3: attention from memory, a prediction, a sum of two separate terms, cross-attention."""
 
 import math
 from collections.abc import Callable, Iterator

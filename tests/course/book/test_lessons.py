@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pages.count import FOLDED, HEADING, LIMITS, count
+from pages.count import FOLDED, HEADING, LIMITS, count, with_minutes
 
 ROOT = Path(__file__).resolve().parents[3]
 NOTEBOOKS = {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "book").glob("[0-9][0-9]-*.ipynb"))}
@@ -77,6 +77,12 @@ def test_a_chapter_has_its_parts_in_order(name):
 @pytest.mark.parametrize("name", THREE_PARTS)
 def test_a_lesson_is_short(name):
     assert too_long(THREE_PARTS[name]) == []
+
+
+@pytest.mark.parametrize("name", THREE_PARTS)
+def test_the_card_says_how_long_lesson_and_exercises_take(name):
+    stored = (ROOT / "book" / f"{name}.ipynb").read_text()
+    assert with_minutes(stored) == stored, f"python -m pages.count --write {name}"
 
 
 @pytest.mark.parametrize("name", THREE_PARTS)
