@@ -26,7 +26,7 @@ def few(images):
 
 @cache
 def trained(name, images=60):
-    """The logits that a model with this fault gives a few test images after its training on so many images."""
+    """The logits that a model with this fault gives a few test images after its training on `images` images."""
     torch.manual_seed(0)
     model = _page.build(name, CONFIG)
     _page.learn(model, name, few(images), RECIPE)
