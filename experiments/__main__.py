@@ -90,10 +90,11 @@ def source() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The processor's model, as it calls itself."""
+    """The processor's model, as it calls itself, and what torch uses of it: one name may stand for several."""
     known = Path("/proc/cpuinfo")
     named = re.search(r"^model name\s*:\s*(.+)$", known.read_text(), re.MULTILINE) if known.exists() else None
-    return named[1].strip() if named else platform.processor() or platform.machine()
+    model = named[1].strip() if named else platform.processor() or platform.machine()
+    return f"{model}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def store(record: dict[str, Any], path: Path) -> None:
