@@ -150,6 +150,23 @@ def test_a_machine_that_grows_slower_is_slower_for_all_arms(digits, monkeypatch)
     assert 1 < second / first < 1.01
 
 
+def test_a_step_that_finds_another_arms_data_in_the_caches_is_not_counted(monkeypatch):
+    now, last = [0.0], [None]
+
+    class Slow:  # ten seconds when another arm has run in between, else one
+        def __init__(self, *_):
+            pass
+
+        def train_step(self):
+            now[0] += 1 if last[0] is self else 10
+            last[0] = self
+
+    monkeypatch.setattr(_budget, "Training", Slow)
+    monkeypatch.setattr(_budget.time, "process_time", lambda: now[0])
+    arm = _budget.Arm(lambda: torch.nn.Linear(1, 1), Recipe(epochs=1))
+    assert _budget.seconds_of_steps([arm, arm], rounds=3).tolist() == [[1, 1]] * 3
+
+
 def test_a_trial_that_is_kept_is_not_run_again(digits, monkeypatch):
     arm = _budget.Arm(SMALLEST, Recipe(batch_size=32))
     first = _budget.timed_trial((arm, 2, "kept"))
