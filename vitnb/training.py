@@ -50,7 +50,7 @@ class Recipe:
     flip: bool = True  # only where data.mirror says that a mirrored image keeps its class
     shift: int = 1  # pixels
     erase: float = 0.0  # share of the images that lose a rectangle
-    autocast: bool = True  # bfloat16 on a GPU; a CPU computes in float32 either way
+    autocast: bool | str = True  # bfloat16 on a GPU; "cpu": there, too, where some processors have instructions for it
     seed: int = 0
     lr_by_part: Mapping[str, float] | None = None  # {"head": 1e-3}: the highest of parameters whose names begin so
 
@@ -75,8 +75,9 @@ class Recipe:
         choice("optimizer", self.optimizer, ("adamw", "sgd", "muon"))
         float_from_0("weight_decay", self.weight_decay)
         float_from_0("erase", self.erase, most=1)
-        for name in ("flip", "autocast"):
-            switch(name, getattr(self, name))
+        switch("flip", self.flip)
+        if self.autocast != "cpu":
+            switch("autocast", self.autocast)
 
     def lr_at(self, step: int, steps: int) -> float:
         """The learning rate of a step, from 0 to steps - 1: up in a line, then down half a cosine."""
@@ -243,7 +244,7 @@ class Training:
         self.data = data.to(self.device) if _fits(data, self.device) else data  # else batch by batch
         self.batches = Batches(self.data, recipe)
         self.parallel = distributed.data_parallel(model, self.device)  # the model itself, if there is one process
-        self.half = recipe.autocast and self.device.type == "cuda"
+        self.half = bool(recipe.autocast) and self.device.type in ("cuda", recipe.autocast)
         self.steps_per_epoch = self.batches.per_epoch
         self.steps = max(1, round(recipe.epochs * self.steps_per_epoch))
         self.epochs = math.ceil(recipe.epochs)  # the last of them may be a part

@@ -349,6 +349,21 @@ def test_resume_is_bit_for_bit_with_dropout(digits, tmp_path, step, optimizer):
     assert same_weights(whole, parted)
 
 
+def test_bfloat16_on_a_cpu_is_the_recipes_choice_and_resumes_bit_for_bit(digits, tmp_path):
+    recipe, path, dtypes = Recipe(epochs=1, batch_size=32, autocast="cpu"), tmp_path / "run.pt", set()
+    whole, plain, parted = vit(), vit(), vit(seed=7)
+    whole.head.register_forward_hook(lambda module, inputs, logits: dtypes.add(logits.dtype))
+    expected = fit(whole, digits, recipe)
+    assert dtypes == {torch.bfloat16, torch.float32}  # in training; in the test of an epoch
+    assert fit(plain, digits, replace(recipe, autocast=True)).losses != expected.losses
+    with pytest.raises(Stop):
+        fit(vit(), digits, recipe, [stop_at(3)], path, save_every=0)
+    with pytest.raises(ValueError, match="recipe.autocast"):
+        fit(vit(), digits, replace(recipe, autocast=True), checkpoint=path)
+    assert timeless(fit(parted, digits, recipe, checkpoint=path)) == timeless(expected)
+    assert same_weights(whole, parted)
+
+
 def test_dropout_matters_in_that_test(digits):
     recipe = Recipe(epochs=1, batch_size=32)
     assert fit(vit(), digits, recipe).losses != fit(vit(replace(TINY, dropout=0.0)), digits, recipe).losses
