@@ -69,7 +69,7 @@ class PatchConv2d(nn.Conv2d):
     """A convolution whose kernel and stride are the patch side, computed as one product of matrices.
 
     Its patches do not overlap, so patchify and a linear layer give the same
-    numbers, sooner on a CPU (experiments/spellings.py), and as tokens already.
+    numbers, sooner where they are small (experiments/spellings.py), and as tokens already.
     It stays a Conv2d in name, weights and first random numbers, as in timm and
     torchvision: weights go to and fro unchanged.
 
