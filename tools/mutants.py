@@ -25,9 +25,12 @@ PARTS = {  # part -> files; stems of test files, {} is the number of a chapter
     "model": (
         "vitnb/patches.py vitnb/positions.py vitnb/attention.py vitnb/blocks.py vitnb/pooling.py vitnb/vit.py"
         " vitnb/weights.py vitnb/inspection.py",
-        "patches positions attention blocks pooling vit weights inspection bad_input border",
+        "patches positions attention blocks pooling vit weights inspection bad_input border advice",
     ),
-    "training": ("vitnb/training.py vitnb/evaluation.py vitnb/data.py", "training data border torchrun bad_input"),
+    "training": (
+        "vitnb/training.py vitnb/evaluation.py vitnb/data.py",
+        "training data border torchrun bad_input advice",
+    ),
     "engine": (
         "vitbook/exercises/[defsvl]*.py",  # without chapters
         "checks checks_01 checks_03 checks_05 checks_09 checks_12",
