@@ -602,7 +602,7 @@ def test_play_takes_three_seconds_and_patches_fly_to_their_places(new_context, s
     frames = page.evaluate(FRAMES)
     assert 2.5 < (frames[-1]["when"] - frames[0]["when"]) / 1000 < 4.5
     at = [frame["at"] for frame in frames]
-    assert at == sorted(at) and len(frames) > 20
+    assert at == sorted(at) and len(frames) > 8
     flight = [frame["where"] for frame in frames if 1 < frame["at"] < 2 and frame["flying"]]
     assert flight[-1] > flight[0] + 100 and all(b >= a - 0.1 for a, b in zip(flight, flight[1:], strict=False))
     assert {frame["arcs"] for frame in frames} == {0, 17}
