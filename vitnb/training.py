@@ -50,7 +50,7 @@ class Recipe:
     flip: bool = True  # only where data.mirror says that a mirrored image keeps its class
     shift: int = 1  # pixels
     erase: float = 0.0  # share of the images that lose a rectangle
-    autocast: bool | str = True  # bfloat16 on a GPU; "cpu": there, too, where some processors have instructions for it
+    autocast: bool | str = True  # bfloat16 on a GPU; "cpu": on a processor, too, if it has the instructions
     seed: int = 0
     lr_by_part: Mapping[str, float] | None = None  # {"head": 1e-3}: the highest of parameters whose names begin so
 

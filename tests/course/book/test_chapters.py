@@ -173,3 +173,9 @@ def test_the_table_of_two_recipes_says_what_the_records_say():
     assert s["weight_decay"] and s["clip"]
     assert said["learning rate"] == (f"{r['lr']}, {r['schedule']}", f"{s['lr']}, warm-up, then {s['schedule']}")
     assert r["warmup"] == 0 < s["warmup"] and not r["flip"] and not r["shift"] and s["flip"] and s["shift"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "book").glob("**/*.ipynb")), ids=lambda path: path.stem)
+def test_what_is_stored_was_run_on_the_real_images(path):
+    text = path.read_text(encoding="utf-8")
+    assert "These are scikit-learn's handwritten digits instead." not in text
