@@ -10,7 +10,10 @@ from vitnb.training import decay_groups
 
 # 9.1 ------------------------------------------------------------------------------------------------------
 
-RIGHT["9.1"] += [lambda a, b: np.std(a.numpy() - b.numpy(), ddof=1) / np.sqrt(len(a))]
+RIGHT["9.1"] += [
+    lambda a, b: np.std(a.numpy() - b.numpy(), ddof=1) / np.sqrt(len(a)),
+    lambda a, b: (a.float() - b.float()).std() / len(a) ** 0.5,
+]
 WRONG["9.1"] |= {
     "For 5 seeds you say 200.000. Write down the differences first": lambda a, b: 200.0,
     "You are near: do not round": lambda a, b: 1.003 * (a - b).std() / len(a) ** 0.5,
