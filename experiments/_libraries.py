@@ -1,4 +1,4 @@
-"""The same ViT in six libraries: each with its own code, all with the same sizes."""
+"""The same ViT in seven programs: each with its own code, all with the same sizes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -105,6 +105,30 @@ def of_vit_pytorch(img_size, patch_size, in_chans, embed_dim, depth, num_heads):
     )
 
 
+class HuggingFace(nn.Module):
+    """The ViT of transformers, which answers with an object."""
+
+    def __init__(self, img_size, patch_size, in_chans, embed_dim, depth, num_heads):
+        from transformers import ViTConfig as TheirConfig
+        from transformers import ViTForImageClassification
+
+        super().__init__()
+        config = TheirConfig(
+            image_size=img_size,
+            patch_size=patch_size,
+            num_channels=in_chans,
+            hidden_size=embed_dim,
+            num_hidden_layers=depth,
+            num_attention_heads=num_heads,
+            intermediate_size=4 * embed_dim,
+            num_labels=10,
+        )
+        self.model = ViTForImageClassification(config)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.model(images).logits
+
+
 def of_vitnb(qkv_bias=True, **sizes):
     return ViT(ViTConfig(num_classes=10, mlp_ratio=4.0, qkv_bias=qkv_bias, **sizes))
 
@@ -117,7 +141,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "nn.TransformerEncoder": Encoder,
     "textbook": Textbook,
 }
-ARMS = MODELS | {UNBIASED: partial(of_vitnb, qkv_bias=False)}
+ARMS = MODELS | {"Hugging Face": HuggingFace, UNBIASED: partial(of_vitnb, qkv_bias=False)}
 
 
 def answer(model: nn.Module, images: Tensor) -> Callable[[], None]:

@@ -67,6 +67,14 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
+def bfloat16_instructions() -> bool:
+    """Whether the device multiplies bfloat16 numbers itself."""
+    if DEVICE == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    known = Path("/proc/cpuinfo")
+    return known.exists() and re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", known.read_text()) is not None
+
+
 def step(model: nn.Module, images: Tensor, labels: Tensor, lr: float = 1e-4, half: bool = False) -> Callable[[], None]:
     """One training step with AdamW, as a function; with half, in bfloat16."""
     optimizer = torch.optim.AdamW(model.parameters(), lr, fused=True)

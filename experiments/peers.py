@@ -1,8 +1,9 @@
-"""The same ViT in six libraries: time of a training step and of an answer.
+"""The same ViT in seven programs: time of a training step and of an answer.
 
-Every model has the same sizes, its own code, AdamW, float32 and the same
-images. Two of the libraries have no bias in q, k and v: they are measured
-against a vitnb without it.
+Every model has the same sizes, its own code, AdamW and the same images, all in
+float32; steps in bfloat16, too, for every size if the processor multiplies such
+numbers itself, else for the first one. Two of the programs have no bias in q, k
+and v: they are measured against a vitnb without it.
 """
 
 import importlib.metadata
@@ -13,8 +14,9 @@ import torch
 from experiments._experiment import Experiment
 from experiments._libraries import AGAINST, ARMS, answer
 from experiments._models import SIZES
-from experiments._timing import DEVICE, race, step
+from experiments._timing import DEVICE, bfloat16_instructions, race, step
 
+LIBRARIES = ("timm", "torchvision", "transformers", "vit-pytorch")
 THIS = Experiment(
     seeds=[0],
     purpose="timing",
@@ -23,6 +25,7 @@ THIS = Experiment(
     device=DEVICE,
     sizes=SIZES,
     rounds=25,
+    rounds_in_bfloat16=9,
     num_classes=10,
     mlp_ratio=4,
     against=AGAINST,
@@ -32,9 +35,11 @@ THIS = Experiment(
 def run() -> dict:
     chance = random.Random(THIS.seeds[0])
     result = {
-        "versions": {name: importlib.metadata.version(name) for name in ("timm", "torchvision", "vit-pytorch")},
+        "versions": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "bfloat16_instructions": bfloat16_instructions(),
         "parameters": {},
         "step": {},
+        "step in bfloat16": {},
         "answer": {},
     }
     for size, sizes in THIS.sizes.items():
@@ -47,6 +52,11 @@ def run() -> dict:
         result["parameters"][size] = {n: sum(p.numel() for p in m.parameters()) for n, m in models.items()}
         steps = {name: step(model, images, labels) for name, model in models.items()}
         result["step"][size] = race(steps, THIS.rounds, chance, against=THIS.against)
+        if bfloat16_instructions() or not result["step in bfloat16"]:
+            halves = {name: step(model, images, labels, half=True) for name, model in models.items()}
+            halves["vitnb, float32"] = steps["vitnb"]
+            raced = race(halves, THIS.rounds_in_bfloat16, chance, against=THIS.against)
+            result["step in bfloat16"][size] = raced
         for model in models.values():
             model.eval()
         answers = {name: answer(model, images) for name, model in models.items()}

@@ -5,11 +5,9 @@ within a round, so what else the machine does meets both alike.
 """
 
 import random
-import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 import torch._inductor.config
@@ -17,7 +15,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments._experiment import Experiment
-from experiments._timing import DEVICE, race, step
+from experiments._timing import DEVICE, bfloat16_instructions, race, step
 from experiments._trials import plain_products
 from vitnb import ViT, ViTConfig, record_attention
 
@@ -118,11 +116,3 @@ def faster(config: ViTConfig, chance: random.Random) -> dict:
     runners = {"as it is": plain, "written out": explicit, "compiled": compiled}
     runners["bfloat16"] = step_of(config, THIS.batch, half=True)
     return race(runners, THIS.rounds, chance) | {"compiling_seconds": round(compiling, 1)}
-
-
-def bfloat16_instructions() -> bool:
-    """Whether the device multiplies bfloat16 numbers itself."""
-    if DEVICE == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    known = Path("/proc/cpuinfo")
-    return known.exists() and re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", known.read_text()) is not None
