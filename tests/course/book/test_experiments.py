@@ -127,15 +127,31 @@ def test_an_arm_of_few_images_gets_all_of_them(digits):
     assert not torch.equal(part.train_labels, other.train_labels)
 
 
-def test_different_images_are_told_of_records_with_and_without_them(digits):
-    arm = _budget.Arm(SMALLEST, Recipe(batch_size=32, seed=1))
-    found = _budget.timed_trial((arm, 5, "told"))
-    assert results.distinct_images(found, 5, 32) == found["distinct_images"] == 160
-    # without them: two epochs of 500 steps, and 39 epochs of all images that fill a batch
-    assert results.distinct_images({"images": 64_000}, 1_000, 64) == 32_000
-    assert results.distinct_images({"images": 39 * 54_976}, 33_174, 64) == 54_976
-    with pytest.raises(ValueError, match="63000, which is no 1000 steps of 64"):
-        results.distinct_images({"images": 63_000}, 1_000, 64)
+def test_without_a_candidate_the_loop_trains_as_fit_does(digits):
+    recipe, build = Recipe(epochs=2, batch_size=32, optimizer="muon", seed=3), SMALLEST
+    torch.manual_seed(recipe.seed)
+    model, sizes = script("candidates").trained(build(), digits, recipe)
+    with _trials.plain_products():
+        right, history = _trials.train(build, digits, recipe)
+    assert sum(sizes) == history.images and len(sizes) == len(history.losses)
+    assert all(map(torch.equal, model.state_dict().values(), right.state_dict().values()))
+
+
+CHANGES = [{"mixup": 0.2}, {"cutmix": 1.0}, {"drop_path": 0.5}, {"ema": 0.9}, {"batch_sizes": [16, 32]}]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: min(change))
+def test_a_candidate_changes_the_training_and_repeats_it(digits, change):
+    def trained(**change):
+        torch.manual_seed(3)
+        build = partial(ViT, replace(_models.SMALL, embed_dim=16, depth=2))
+        return script("candidates").trained(build(), digits, Recipe(epochs=2, batch_size=32, seed=3), **change)
+
+    (model, sizes), (same, _), (plain, _) = trained(**change), trained(**change), trained()
+    pixels = digits.normalize(digits.test_images)
+    assert torch.equal(model(pixels), same(pixels)) and not torch.equal(model(pixels), plain(pixels))
+    n = len(digits.train_labels)
+    assert sizes == ([16] * (n // 16) + [32] * (n // 32) if "batch_sizes" in change else [32] * (2 * (n // 32)))
 
 
 def test_a_machine_that_grows_slower_is_slower_for_all_arms(digits, monkeypatch):
