@@ -5,15 +5,19 @@ The table of all answers with their verdicts: pytest tests/course/test_checks.py
 
 import gc
 import importlib
+import itertools
 import math
 import os
 import random
 import re
 import signal
+import sys
 import threading
 import time
 import warnings
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -214,6 +218,30 @@ def test_it_works_in_another_thread(monkeypatch):
     thread.start()
     thread.join()
     assert results == [True, False, False]
+
+
+def test_a_thread_that_was_given_up_puts_nothing_back(monkeypatch):
+    monkeypatch.setattr(limits, "TIME_LIMIT", 0.05)
+    session, threads = sys.stdout, []
+
+    def sleeps(*arguments):
+        threads.append(threading.current_thread())
+        time.sleep(1)
+
+    run = threading.Thread(target=check, args=("1.2", sleeps))
+    run.start()
+    run.join()
+    with redirect_stdout(StringIO()) as later:
+        threads[0].join()
+        assert sys.stdout is later
+    assert sys.stdout is session and len(threads) == 1
+
+
+def test_a_mistake_that_fits_one_case_by_luck_is_not_told():
+    (lucky, first), (known, second) = list(engine.EXERCISES["9.1"].mistakes.items())[:2]
+    turns = itertools.count()
+    _, said = verdict("9.1", lambda *case: (first if next(turns) == 0 else second)(*case))
+    assert known in said and lucky not in said
 
 
 def untouched(*args):

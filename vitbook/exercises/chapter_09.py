@@ -73,7 +73,7 @@ compute(
         else "Write down the differences first, one for each seed. Their mean has the error that is asked for."
     ),
     right="3 pairs of models, with 3, 5 and more seeds.",
-    tolerance=2e-5,  # float32 is as near; mistakes seldom are by luck
+    tolerance=2e-5,  # float32 is as near
 )
 
 

@@ -1,7 +1,7 @@
 """What an exercise is: one declaration in the file of its chapter, complete or refused when that is imported.
 
     cases()              yields what the answer is called with, a tuple a case
-    judge(result, *case) says what is wrong with one result, or None
+    judge(result, *case) says what is wrong with one result, or None; Suspected where known mistakes may explain it
     overall(results)     says what is wrong with all of them together, or None
 
 engine.py alone calls answers. A judge that needs more calls, of a module that
@@ -10,6 +10,7 @@ and is sent what the function returns. forms.py has what several exercises ask
 in the same way: subclasses that bring a judge.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -19,7 +20,6 @@ RUNS = ("outside", "inside")
 Case = tuple[Any, ...]
 Results = list[tuple[Case, Any]]
 Message = str | None
-Judgement = Message | Generator[tuple, Any, Message]
 Mistakes = dict[str, Callable]  # {message: a wrong answer that gets it}
 
 
@@ -41,6 +41,26 @@ class Raised(Wrong):
 
 class NotDone(Exception):
     """The skeleton was left as it is."""
+
+
+@dataclass(frozen=True)
+class Suspected:
+    """What is wrong with one result: known mistakes that give it, each with what is said of it, or else other words."""
+
+    known: dict[str, str]
+    otherwise: Callable[[], str]
+
+
+Judgement = Message | Suspected | Generator[tuple, Any, Message]
+
+
+def likeliest(wrong: list[Suspected]) -> str:
+    """What is said of an answer's wrong results: a mistake that explains most of them, as one may agree by luck."""
+    explains = Counter(mistake for one in wrong for mistake in one.known)
+    for mistake, count in explains.most_common(1):
+        if 2 * count > len(wrong):
+            return next(one.known[mistake] for one in wrong if mistake in one.known)
+    return wrong[0].otherwise()
 
 
 class Watch:

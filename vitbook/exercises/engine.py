@@ -21,10 +21,12 @@ from vitbook.exercises.declaration import (
     NotDone,
     Raised,
     Results,
+    Suspected,
     Watch,
     Wrong,
+    likeliest,
 )
-from vitbook.exercises.limits import TimeUp, limited
+from vitbook.exercises.limits import TimeUp, given_up, limited
 from vitbook.exercises.values import described, fresh, number, raised_by, tensor_like, unchanged, yes_or_no
 from vitnb._validate import choice
 
@@ -81,12 +83,23 @@ def _tried(task: Declaration, answer: Callable) -> str:
     Raises: Wrong with what is wrong; NotDone for an untouched skeleton.
     """
     results: Results = []
+    wrong: list[Suspected] = []  # after the first one, the other cases only tell which mistake it is
     for case in task.cases():
         watch = task.watch(*case)
-        result = _result(task, answer, case, watch)
-        if message := _message(task.judge(result, *case), watch) or watch.breach():
+        try:
+            result = _result(task, answer, case, watch)
+            message = _message(task.judge(result, *case), watch) or watch.breach()
+        except Exception:
+            if wrong:
+                continue
+            raise
+        if isinstance(message, Suspected):
+            wrong.append(message)
+        elif message and not wrong:
             raise Wrong(message)
         results.append((case, result))
+    if wrong:
+        raise Wrong(likeliest(wrong))
     if message := task.overall(results):
         raise Wrong(message, task.share(results))
     return task.tried(results)
@@ -103,7 +116,7 @@ def _result(task: Declaration, answer: Callable, case: Case, watch: Watch) -> An
         return raised
 
 
-def _message(judgement: Judgement, watch: Watch) -> Message:
+def _message(judgement: Judgement, watch: Watch) -> Message | Suspected:
     """What a judge says; a generator's calls are made for it, and errors of the answer come up where it asked."""
     if not isinstance(judgement, Generator):
         return judgement
@@ -132,6 +145,8 @@ def call(answer: Callable, *given: Any, changes: bool = False) -> Any:
         try:
             result = answer(*own)
         finally:
+            if given_up():  # the session has been put back, and others have it now
+                raise TimeUp("nobody waits for it")
             before.restore()
     except (Exception, SystemExit) as error:
         if isinstance(error, NotImplementedError) and not error.args:

@@ -19,6 +19,7 @@ what a call makes is registered and seldom kept (PEP 8 on class names).
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ from vitbook.exercises.declaration import (
     NotDone,
     Raised,
     Results,
+    Suspected,
     Wrong,
 )
 from vitbook.exercises.values import (
@@ -124,20 +126,28 @@ class compute(Declaration):
     tolerance: float = 1e-5
 
     @torch.no_grad()
-    def judge(self, result: Any, *case: Any) -> Message:
+    def judge(self, result: Any, *case: Any) -> Message | Suspected:
         right = self.reference(*case)
         if message := self.before(result, right, *case):
             return message
-        if isinstance(right, Tensor) and other_shape(result, right) and (message := self._known(result, right, case)):
-            return self._opened(message, result, case)
-        result = tensor_like(result, right) if isinstance(right, Tensor) else number(result)
-        if agree(result, right, self.tolerance):
-            return None
-        message = self._known(result, right, case) or _in_words(self.otherwise, result, right, *case)
-        return self._opened(message, result, case)
+        known = []
+        if isinstance(right, Tensor) and other_shape(result, right):
+            known = recognised(result, right, case, self.mistakes, self.tolerance)
+        if not known:
+            result = self._read(result, right)
+            if agree(result, right, self.tolerance):
+                return None
+            known = recognised(result, right, case, self.mistakes, self.tolerance)
+        opened = {message: self._opened(message, result, case) for message in known}
+        return Suspected(opened, partial(self._otherwise, result, right, case))
 
-    def _known(self, result: Any, right: Any, case: Case) -> Message:
-        return recognised(result, right, case, self.mistakes, self.tolerance)
+    def _read(self, result: Any, right: Any) -> Any:
+        return tensor_like(result, right) if isinstance(right, Tensor) else number(result)
+
+    @torch.no_grad()
+    def _otherwise(self, result: Any, right: Any, case: Case) -> str:
+        result = self._read(result, right)
+        return self._opened(_in_words(self.otherwise, result, right, *case), result, case)
 
     def _opened(self, message: str, result: Any, case: Case) -> str:
         names = self.words(*case)
@@ -322,7 +332,7 @@ class weights(_MakesAModule):
     before: Callable[..., Message] = lambda *case: None
 
     @torch.no_grad()
-    def judge(self, module: Any, args: tuple, inputs: tuple) -> Message:
+    def judge(self, module: Any, args: tuple, inputs: tuple) -> Message | Suspected:
         if not isinstance(module, self.kind):
             return expected(f"a vitnb.{self.kind.__name__}", module)
         if message := self.before(module, *args):
@@ -332,8 +342,9 @@ class weights(_MakesAModule):
         if agree(result, right, 1e-4):
             return None
         known = {message: self._computed(mistake, args) for message, mistake in self.mistakes.items()}
-        message = recognised(result, right, inputs, known, 1e-4)
-        return message or _in_words(self.otherwise, own, result, right, *args, *inputs)
+        messages = recognised(result, right, inputs, known, 1e-4)
+        otherwise = partial(_in_words, self.otherwise, own, result, right, *args, *inputs)
+        return Suspected({message: message for message in messages}, torch.no_grad()(otherwise))
 
     def _rebuilt(self, module: nn.Module, args: tuple) -> nn.Module:
         return loaded(self.make(module, *args), module)

@@ -40,6 +40,18 @@ def _stopwatch(work: float) -> Callable[[], str]:
     return met
 
 
+class Limited(threading.Thread):
+    """A thread in which an answer runs; one that is given up goes on alone."""
+
+    given_up = False
+
+
+def given_up() -> bool:
+    """Whether nobody waits for the thread that asks: what it would put back is no longer its own."""
+    thread = threading.current_thread()
+    return isinstance(thread, Limited) and thread.given_up
+
+
 def _limited_by_signal(function: Callable[[], str], met: Callable[[], str]) -> str:
     running, pause = True, 0.1
 
@@ -74,11 +86,14 @@ def _limited_by_thread(function: Callable[[], str], met: Callable[[], str]) -> s
         except BaseException as error:
             outcome.append(error)
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = Limited(target=run, daemon=True)
     thread.start()
     while thread.is_alive() and not (limit := met()):
         thread.join(TIME_LIMIT / 10)
-    result = outcome[0] if outcome else TimeUp(limit)
+    if not outcome:
+        thread.given_up = True
+        raise TimeUp(limit)
+    result = outcome[0]
     if isinstance(result, BaseException):
         raise result
     return result

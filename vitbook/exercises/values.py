@@ -205,16 +205,17 @@ def first_that(fits: Callable[[Any], bool], known: dict[str, Any]) -> str | None
     return next((message for message, thing in known.items() if fits(thing)), None)
 
 
-def recognised(result: Any, right: Any, case: tuple, mistakes: dict[str, Callable], tolerance: float) -> str | None:
-    """The message of the first mistake that gives this result on this case, and not the right one."""
+def recognised(result: Any, right: Any, case: tuple, mistakes: dict[str, Callable], tolerance: float) -> list[str]:
+    """The messages of all mistakes that give this result on this case, and not the right one."""
+    found = []
     for message, mistake in mistakes.items():
         try:
             wrong = mistake(*case) if isinstance(right, Tensor) else number(mistake(*case))
             if agree(result, wrong, tolerance) and not agree(wrong, right, tolerance):
-                return message
+                found.append(message)
         except Exception:  # a mistake may not work on every case, and a result may be odd
             continue
-    return None
+    return found
 
 
 def other_shape(value: Any, like: Tensor) -> bool:
