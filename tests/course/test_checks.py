@@ -244,6 +244,25 @@ def test_a_mistake_that_fits_one_case_by_luck_is_not_told():
     assert known in said and lucky not in said
 
 
+def test_of_two_mistakes_at_once_the_one_that_the_first_case_shows_is_told():
+    def whole_parts_in_one_mean(q, k, v, most):
+        n = k.shape[-2] // most
+        parts = zip(k[..., : n * most, :].chunk(n, -2), v[..., : n * most, :].chunk(n, -2), strict=True)
+        return sum((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v for k, v in parts) / n
+
+    assert "you average one softmax for each piece" in verdict("13.4", whole_parts_in_one_mean)[1]
+
+
+def test_a_wrong_matrix_is_told_before_a_larger_one_is_tried(monkeypatch):
+    monkeypatch.setattr(limits, "TIME_LIMIT", 1.0)
+
+    def all_orders(W):
+        rows = [W[list(order)] for order in itertools.permutations(range(len(W)))]
+        return sum(rows) / len(rows)
+
+    assert "each diagonal entry visits every place" in verdict("2.2", all_orders)[1]
+
+
 def untouched(*args):
     """What a skeleton may say about itself."""
     ...

@@ -1,7 +1,7 @@
 """What an exercise is: one declaration in the file of its chapter, complete or refused when that is imported.
 
     cases()              yields what the answer is called with, a tuple a case
-    judge(result, *case) says what is wrong with one result, or None; Suspected where known mistakes may explain it
+    judge(result, *case) says what is wrong with one result, or None; Suspected where luck may mislead
     overall(results)     says what is wrong with all of them together, or None
 
 engine.py alone calls answers. A judge that needs more calls, of a module that
@@ -45,7 +45,10 @@ class NotDone(Exception):
 
 @dataclass(frozen=True)
 class Suspected:
-    """What is wrong with one result: known mistakes that give it, each with what is said of it, or else other words."""
+    """What is wrong with a number, which may agree with a mistake by luck.
+
+    known has the mistakes that give it, each with what is said of it; otherwise, what is said if it was none of them.
+    """
 
     known: dict[str, str]
     otherwise: Callable[[], str]
@@ -55,10 +58,9 @@ Judgement = Message | Suspected | Generator[tuple, Any, Message]
 
 
 def likeliest(wrong: list[Suspected]) -> str:
-    """What is said of an answer's wrong results: a mistake that explains most of them, as one may agree by luck."""
-    explains = Counter(mistake for one in wrong for mistake in one.known)
-    for mistake, count in explains.most_common(1):
-        if 2 * count > len(wrong):
+    """What is said of an answer's wrong results: a mistake that explains one of several may do so by luck."""
+    for mistake, count in Counter(mistake for one in wrong for mistake in one.known).most_common(1):
+        if count > 1 or len(wrong) == 1:
             return next(one.known[mistake] for one in wrong if mistake in one.known)
     return wrong[0].otherwise()
 

@@ -130,23 +130,22 @@ class compute(Declaration):
         right = self.reference(*case)
         if message := self.before(result, right, *case):
             return message
-        known = []
-        if isinstance(right, Tensor) and other_shape(result, right):
-            known = recognised(result, right, case, self.mistakes, self.tolerance)
-        if not known:
-            result = self._read(result, right)
-            if agree(result, right, self.tolerance):
-                return None
-            known = recognised(result, right, case, self.mistakes, self.tolerance)
+        if isinstance(right, Tensor) and other_shape(result, right) and (known := self._known(result, right, case)):
+            return self._opened(known[0], result, case)
+        result = tensor_like(result, right) if isinstance(right, Tensor) else number(result)
+        if agree(result, right, self.tolerance):
+            return None
+        known = self._known(result, right, case)
+        if isinstance(right, Tensor) and right.numel() > 1 and known:
+            return self._opened(known[0], result, case)
         opened = {message: self._opened(message, result, case) for message in known}
         return Suspected(opened, partial(self._otherwise, result, right, case))
 
-    def _read(self, result: Any, right: Any) -> Any:
-        return tensor_like(result, right) if isinstance(right, Tensor) else number(result)
+    def _known(self, result: Any, right: Any, case: Case) -> list[str]:
+        return recognised(result, right, case, self.mistakes, self.tolerance)
 
     @torch.no_grad()
     def _otherwise(self, result: Any, right: Any, case: Case) -> str:
-        result = self._read(result, right)
         return self._opened(_in_words(self.otherwise, result, right, *case), result, case)
 
     def _opened(self, message: str, result: Any, case: Case) -> str:
@@ -332,7 +331,7 @@ class weights(_MakesAModule):
     before: Callable[..., Message] = lambda *case: None
 
     @torch.no_grad()
-    def judge(self, module: Any, args: tuple, inputs: tuple) -> Message | Suspected:
+    def judge(self, module: Any, args: tuple, inputs: tuple) -> Message:
         if not isinstance(module, self.kind):
             return expected(f"a vitnb.{self.kind.__name__}", module)
         if message := self.before(module, *args):
@@ -343,8 +342,7 @@ class weights(_MakesAModule):
             return None
         known = {message: self._computed(mistake, args) for message, mistake in self.mistakes.items()}
         messages = recognised(result, right, inputs, known, 1e-4)
-        otherwise = partial(_in_words, self.otherwise, own, result, right, *args, *inputs)
-        return Suspected({message: message for message in messages}, torch.no_grad()(otherwise))
+        return messages[0] if messages else _in_words(self.otherwise, own, result, right, *args, *inputs)
 
     def _rebuilt(self, module: nn.Module, args: tuple) -> nn.Module:
         return loaded(self.make(module, *args), module)
