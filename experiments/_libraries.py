@@ -1,4 +1,4 @@
-"""The same ViT in seven programs: each with its own code, all with the same sizes."""
+"""The same ViT in several libraries: each with its own code, all with the same sizes."""
 
 from collections.abc import Callable
 from functools import partial

@@ -21,24 +21,6 @@ def result(name: str) -> dict:
     raise ValueError(f"name is {name!r}: use one of {', '.join(map(repr, known))}")
 
 
-def distinct_images(run: dict, steps: int, batch: int, pool: int = 55_000) -> int:
-    """How many different images a run of equal time saw: of what its record says, or of what that lacks.
-
-    A record without them is of runs that drew as many images as made their epochs come out even.
-
-    Raises: ValueError if the run's images are no such number.
-    """
-    if "distinct_images" in run:
-        return run["distinct_images"]
-    whole, shown = pool // batch * batch, run["images"]
-    for epochs in range(1, 1 + shown // batch):
-        for n in (whole, steps // epochs * batch):
-            if n <= pool and n * epochs == shown:
-                return n
-    whole = f"{steps} steps of {batch} in whole epochs of at most {pool} images"
-    raise ValueError(f"images of the run are {shown}, which is no {whole}: use {steps * batch}, for example")
-
-
 def trained(name: str = "trained") -> ViT:
     """Load a ViT that the book trained on Fashion-MNIST, in eval mode.
 

@@ -180,7 +180,6 @@ ROWS = [
     ("data.load(name)", "name", "'mnist'", "'digits'"),
     ("data.load('digits', root)", "root", "3", "'data'"),
     ("results.result(name)", "name", "'none'", "'norms'"),
-    ("results.distinct_images({'images': n}, 4, 32)", "n", "100", "128"),
     ("images.sample_image(size)", "size", "0"),
     ("images.photo(name)", "name", "'nobody'", "'hopper'"),
     ("images.photo('hopper', size)", "size", "0"),
