@@ -105,19 +105,17 @@ class StoredResults(Facts):
     """Where and when each stored result was measured."""
 
     def text(self) -> str:
-        """Return a table, a line for each result, and beneath it what is not known."""
-        rows, silent = [], 0
+        """Return a table, a line for each result."""
+        rows = []
         for path in sorted(self.path("book", "results").glob("*.json")):
             record = json.loads(self.path("book", "results", path.name).read_text(encoding="utf-8"))
-            silent += "commit" not in record
-            processor = " ".join(filter(None, (record.get("processor"), record["device"])))
-            when = f"{record['date']}, `{record['commit'][:7]}`" if "commit" in record else "not recorded"
+            processor = f"{record['processor']} {record['device']}"
+            when = f"{record['date']}, " + (f"`{record['commit'][:7]}`" if record["commit"] else "no commit")
             versions = f"{record['versions']['python']}, {record['versions']['torch']}"
             seconds = f"{record['seconds']:,.0f}"
             rows.append([f"`{record['name']}`", seconds, str(record["threads"]), cell(processor), versions, when])
         head = ["result", "seconds", "threads", "processor", "Python, PyTorch", "date, commit"]
-        left = f"{silent} of {len(rows)} results were stored before dates, commits and processors were recorded."
-        return f"{table(head, rows)}\n\n{left if silent else ''}"
+        return table(head, rows)
 
 
 class Packages(Facts):

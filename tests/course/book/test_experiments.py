@@ -486,6 +486,7 @@ def test_a_result_belongs_to_its_script(name):
     assert record["seeds"] == made_by.THIS.seeds
     assert record["claim"] == made_by.__doc__.strip().split("\n")[0]
     assert record["command"] == f"python -m experiments {name}"
+    assert re.fullmatch("[0-9a-f]{40}", record["commit"]) and record["processor"]
 
 
 def whole(value):
