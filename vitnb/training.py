@@ -111,15 +111,54 @@ def muon_matrices(model: nn.Module) -> list[nn.Parameter]:
     between two layers; patch embedding, positions, cls token, norms, biases
     and the head are no such matrices.
 
-    Raises: ValueError if the model has no blocks, or torch no Muon.
-    Source: Jordan et al. 2024; the length of the update: Liu et al. 2025, section 2.2.
+    Raises: ValueError if the model has no blocks.
     """
     blocks = getattr(model, "blocks", None)
     if not isinstance(blocks, nn.Module):
         raise ValueError(f"optimizer 'muon' needs a model with blocks, got {type(model).__name__}: use 'adamw'")
-    if not hasattr(torch.optim, "Muon"):
-        raise ValueError(f"optimizer 'muon' needs torch 2.9 or newer, got {torch.__version__}: use 'adamw'")
     return [parameter for parameter in blocks.parameters() if parameter.requires_grad and parameter.ndim == 2]
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum for matrices, in updates as long as AdamW's: one learning rate serves both.
+
+    It computes what torch.optim.Muon does with "match_rms_adamw", but in
+    float32. That one multiplies in bfloat16, which a processor without its
+    instructions has to emulate.
+
+    Source: Jordan et al. 2024; the length of the update: Liu et al. 2025, section 2.2.
+    """
+
+    def __init__(self, matrices: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, momentum: float = 0.95):
+        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            lr, momentum = group["lr"], group["momentum"]
+            for matrix in group["params"]:
+                if matrix.grad is None:
+                    continue
+                state = self.state[matrix]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(matrix)
+                mean = state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
+                update = orthogonal(matrix.grad.lerp(mean, momentum))
+                matrix.mul_(1 - lr * group["weight_decay"])
+                matrix.add_(update, alpha=-lr * 0.2 * max(matrix.shape) ** 0.5)
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """Bring the singular values of a matrix near 1, without an SVD: (M, N) -> (M, N), float32.
+
+    Source: the five Newton-Schulz iterations of Jordan et al. 2024.
+    """
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    x = wide.float() / wide.float().norm().clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+    return x if wide is matrix else x.T
 
 
 def lr_groups(model: nn.Module, groups: list[dict[str, Any]], recipe: Recipe) -> list[dict[str, Any]]:
@@ -160,10 +199,7 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[torch.optim.Optimi
         taken = {id(matrix) for matrix in matrices}
         for group in groups:
             group["params"] = [parameter for parameter in group["params"] if id(parameter) not in taken]
-        # An update as long as AdamW's, so that one learning rate serves both.
-        if matrices:
-            decay = recipe.weight_decay
-            others = [torch.optim.Muon(matrices, recipe.lr, decay, adjust_lr_fn="match_rms_adamw")]
+        others = [Muon(matrices, recipe.lr, recipe.weight_decay)] if matrices else []
     fused = next(model.parameters()).device.type in ("cpu", "cuda")  # one pass over all: the same numbers, sooner
     return [torch.optim.AdamW(groups, recipe.lr, recipe.betas, fused=fused), *others]
 

@@ -22,7 +22,18 @@ from experiments._models import SMALL
 from vitnb import ViT, ViTConfig, data, training
 from vitnb.evaluation import evaluate, final_test, interval, looks
 from vitnb.progress import _line, draw_curves
-from vitnb.training import Batches, History, Recipe, Training, decay_groups, fit, make_optimizers, muon_matrices
+from vitnb.training import (
+    Batches,
+    History,
+    Muon,
+    Recipe,
+    Training,
+    decay_groups,
+    fit,
+    make_optimizers,
+    muon_matrices,
+    orthogonal,
+)
 
 TINY = ViTConfig(img_size=28, patch_size=14, embed_dim=16, depth=1, num_heads=2, dropout=0.1)
 
@@ -60,7 +71,6 @@ def timeless(history) -> dict:
 
 
 SIGNALS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork, and kill() there ends a process")
-MUON = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="Muon needs torch 2.9 or newer")
 DONE = History(test_accuracy=[1.0])
 
 
@@ -107,7 +117,6 @@ def test_one_step_is_plain_pytorch(digits):
     assert history.losses == [pytest.approx(loss.item(), abs=1e-5)] and history.lrs == [0.1]
 
 
-@MUON
 def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(digits):
     recipe = Recipe(1, 160, lr=0.01, optimizer="muon", warmup=0, clip=None, shift=0, flip=False)
     model, copied = vit(replace(TINY, dropout=0.0)), vit(replace(TINY, dropout=0.0))
@@ -117,7 +126,7 @@ def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(digits):
     names = [name for name, p in copied.named_parameters() if name.startswith("blocks.") and p.ndim == 2]
     matrices = [dict(copied.named_parameters())[name] for name in names]
     assert len(names) == 4 and all(a is b for a, b in zip(matrices, muon_matrices(copied), strict=True))
-    torch.optim.Muon(matrices, 0.01, weight_decay=0.05, adjust_lr_fn="match_rms_adamw").step()
+    Muon(matrices, 0.01, weight_decay=0.05).step()
     rest = [p for p in copied.parameters() if not any(p is matrix for matrix in matrices)]
     decayed = {"patch_embed.proj.weight", "head.weight"}
     groups = [
@@ -131,12 +140,44 @@ def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(digits):
         torch.testing.assert_close(p[felt], q[felt], atol=1e-4, rtol=0, msg=name)
 
 
-def test_muon_needs_blocks_and_a_torch_that_has_it(digits, monkeypatch):
+def test_muon_needs_blocks(digits):
     with pytest.raises(ValueError, match="'muon' needs a model with blocks, got Sequential: use 'adamw'"):
         fit(linear(), digits, Recipe(1, 32, optimizer="muon"))
-    monkeypatch.delattr(torch.optim, "Muon", raising=False)
-    with pytest.raises(ValueError, match="'muon' needs torch 2.9 or newer"):
-        fit(vit(), digits, Recipe(1, 32, optimizer="muon"))
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has its own Muon from 2.9 on")
+def test_muon_is_torchs_within_bfloat16():
+    torch.manual_seed(0)
+    shapes = (96, 32), (32, 32), (32, 128)
+    ours, theirs = ([nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
+    one = Muon(ours, 0.01, weight_decay=0.1)
+    other = torch.optim.Muon(theirs, 0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    for _ in range(4):
+        for p, q in zip(ours, theirs, strict=True):
+            p.grad = q.grad = torch.randn(p.shape)
+        one.step()
+        other.step()
+    for p, q in zip(ours, theirs, strict=True):
+        moved = (p - 1).norm()
+        assert 0.05 < moved and (p - q).norm() < 0.05 * moved
+
+
+@pytest.mark.parametrize("shape", [(8, 40), (40, 8), (24, 24)])
+def test_orthogonal_keeps_directions_and_evens_out_their_lengths(shape):
+    torch.manual_seed(0)
+    u, s, v = torch.linalg.svd(torch.randn(shape), full_matrices=False)
+    s = torch.linspace(0.05, 20, len(s))
+    found = u.T @ orthogonal(u * s @ v) @ v.T  # diagonal: no direction has turned
+    lengths = found.diag()
+    assert (found - lengths.diag()).abs().max() < 1e-3 and 0.3 < lengths[0] and 0.6 < lengths[1:].min()
+    assert lengths.max() < 1.3
+
+
+def test_muon_passes_over_what_has_no_gradient():
+    still, moved = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))
+    moved.grad = torch.eye(2)
+    Muon([still, moved], 0.1).step()
+    assert torch.equal(still, torch.ones(2, 2)) and not torch.equal(moved, still)
 
 
 def test_clipping_bounds_the_gradient(digits):
@@ -334,7 +375,7 @@ def test_each_arm_of_the_experiment_on_decay_reaches_the_optimizer(digits, monke
 # --- stopping and going on ---
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("muon", marks=MUON)])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("step", [1, 5, 7, 14])  # the first, an epoch's end, the middle, one before the last
 def test_resume_is_bit_for_bit_with_dropout(digits, tmp_path, step, optimizer):
     recipe = Recipe(epochs=3, batch_size=32, flip=True, shift=2, erase=0.25, optimizer=optimizer)

@@ -11,7 +11,6 @@ import json
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from unittest import mock
 
 import pytest
 import timm
@@ -27,7 +26,7 @@ from tests.course.book.advice import SPACE, code
 from vitbook import faults, quizzes
 from vitbook.faults import _build, _fault, _published
 from vitnb import checkpoint, data, evaluation, inspection, lora, training, weights
-from vitnb.training import Recipe, fit
+from vitnb.training import Recipe
 from vitnb.vit import ViT, ViTConfig
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -100,12 +99,6 @@ def damaged() -> Path:
 def foreign() -> Path:
     save_file({"a": torch.zeros(1)}, FOLDER / "foreign")
     return FOLDER / "foreign"
-
-
-def optimized(optimizer: str) -> object:
-    with mock.patch.object(torch.optim, "Muon", create=True):
-        del torch.optim.Muon
-        return fit(small(num_classes=2), D, Recipe(1, 2, optimizer=optimizer))
 
 
 def other_run() -> Path:
@@ -219,7 +212,6 @@ ROWS = [
     ("resize_positions(table, 2, 3)", "table", "torch.zeros(1, 10, 8)", "torch.zeros(1, 5, 8)"),
     ("LearnedPositions(5, 8)(tokens)", "tokens", "torch.zeros(1, 4, 8)", "torch.zeros(1, 5, 8)"),
     ("fit(nn.Sequential(nn.Flatten(), nn.Linear(64, 2)), D, Recipe(1, 2, optimizer=o))", "o", "'muon'"),
-    ("optimized(o)", "o", "'muon'"),
     ("Recipe(betas=betas)", "betas", "(0.9,)"),
     ("Recipe(weight_decay=decay)", "decay", "-1"),
     ("Recipe(shift=shift)", "shift", "-1"),

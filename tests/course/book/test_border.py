@@ -171,8 +171,7 @@ def test_a_head_can_be_trained_alone():
     d, net = dataset(1), copy.deepcopy(model(1)).requires_grad_(False)
     net.head.requires_grad_(True)
     fit(net, d, Recipe(1, 2))
-    if hasattr(torch.optim, "Muon"):
-        fit(net, d, Recipe(1, 2, optimizer="muon"))  # which has no matrix here
+    fit(net, d, Recipe(1, 2, optimizer="muon"))  # which has no matrix here
 
 
 def quantised(net: nn.Module) -> nn.Module:
