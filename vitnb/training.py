@@ -126,11 +126,15 @@ class Muon(torch.optim.Optimizer):
     float32. That one multiplies in bfloat16, which a processor without its
     instructions has to emulate.
 
+    Raises: ValueError for a parameter that is no matrix.
     Source: Jordan et al. 2024; the length of the update: Liu et al. 2025, section 2.2.
     """
 
     def __init__(self, matrices: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, momentum: float = 0.95):
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        for matrix in (matrix for group in self.param_groups for matrix in group["params"]):
+            if matrix.ndim != 2:
+                raise ValueError(f"matrices holds one of shape {tuple(matrix.shape)}: use muon_matrices(model)")
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]

@@ -212,6 +212,7 @@ ROWS = [
     ("resize_positions(table, 2, 3)", "table", "torch.zeros(1, 10, 8)", "torch.zeros(1, 5, 8)"),
     ("LearnedPositions(5, 8)(tokens)", "tokens", "torch.zeros(1, 4, 8)", "torch.zeros(1, 5, 8)"),
     ("fit(nn.Sequential(nn.Flatten(), nn.Linear(64, 2)), D, Recipe(1, 2, optimizer=o))", "o", "'muon'"),
+    ("training.Muon(o, 0.1)", "o", "[*small().parameters()]", "training.muon_matrices(small())"),
     ("Recipe(betas=betas)", "betas", "(0.9,)"),
     ("Recipe(weight_decay=decay)", "decay", "-1"),
     ("Recipe(shift=shift)", "shift", "-1"),
