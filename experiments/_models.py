@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from vitbook import faults
+from vitbook import faults, results
 from vitnb import ViT, ViTConfig
 from vitnb.training import Recipe
 
@@ -17,7 +17,8 @@ FAST, FAST_STEM = replace(BEST, depth=3), (32, 64, 64)  # channels of its convol
 FIVE_MINUTES = Recipe(epochs=10, optimizer="muon")
 # For a whole hour: wider tokens, and one convolution more, which does not halve its image.
 WIDER, WIDER_STEM, WIDER_STRIDES = replace(FAST, embed_dim=80), (32, 64, 64, 80), (2, 2, 1, 2)
-FAST_VIT = {"model": FAST, "stem": FAST_STEM}  # what fast_vit and wider_vit make, for the record
+FAST_VIT = {"model": FAST, "stem": FAST_STEM}  # what these functions make, for the record
+STEM_ALONE = FAST_VIT | {"blocks_kept": 0}
 WIDER_VIT = {"model": WIDER, "stem": WIDER_STEM, "strides": WIDER_STRIDES}
 LONGER = replace(FIVE_MINUTES, epochs=40, erase=0.25)
 SHORT, SHORT_IMAGES = Recipe(epochs=6, batch_size=64), 6_000  # to compare recipes by
@@ -107,6 +108,23 @@ def with_stem(config: ViTConfig, widths: tuple[int, ...], strides: tuple[int, ..
 def fast_vit() -> ViT:
     """The model of the five minutes and of the hour: what did best in stems.py."""
     return with_stem(FAST, FAST_STEM)
+
+
+def stem_alone() -> ViT:
+    """The convolutions of fast_vit and no block behind them."""
+    model = fast_vit()
+    model.blocks = model.blocks[:0]
+    return model
+
+
+def as_long_alone(recipe: Recipe) -> Recipe:
+    """The recipe of fast_vit with as many epochs as take its convolutions alone the same time.
+
+    How many these are is what the clocks of stems.py say about both, side by side.
+    """
+    arms = results.result("stems")["result"]["arms"]
+    alone, whole = (arms[f"32, 64, 64 and {kept}"]["steps"] for kept in ("no block", "three blocks"))
+    return replace(recipe, epochs=round(recipe.epochs * alone / whole))
 
 
 def wider_vit() -> ViT:
