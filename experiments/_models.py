@@ -110,7 +110,7 @@ def fast_vit() -> ViT:
     return with_stem(FAST, FAST_STEM)
 
 
-def stem_alone() -> ViT:
+def without_blocks() -> ViT:
     """The convolutions of fast_vit and no block behind them."""
     model = fast_vit()
     model.blocks = model.blocks[:0]

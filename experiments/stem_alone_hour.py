@@ -11,7 +11,7 @@ from functools import partial
 
 from experiments._budget import two_at_a_time
 from experiments._experiment import Experiment
-from experiments._models import LONGER, STEM_ALONE, as_long_alone, stem_alone
+from experiments._models import LONGER, STEM_ALONE, as_long_alone, without_blocks
 from experiments._trials import whole_run, whole_runs
 
 THIS = Experiment(
@@ -26,4 +26,4 @@ THIS = Experiment(
 
 def run() -> dict:
     recipes = [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]
-    return whole_runs(two_at_a_time(partial(whole_run, "stem_alone_hour", stem_alone), recipes))
+    return whole_runs(two_at_a_time(partial(whole_run, "stem_alone_hour", without_blocks), recipes))
