@@ -137,7 +137,9 @@ class Muon(torch.optim.Optimizer):
                 raise ValueError(f"matrices holds one of shape {tuple(matrix.shape)}: use muon_matrices(model)")
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        with torch.enable_grad():
+            loss = closure() if closure else None
         for group in self.param_groups:
             lr, momentum = group["lr"], group["momentum"]
             for matrix in group["params"]:
@@ -150,6 +152,7 @@ class Muon(torch.optim.Optimizer):
                 update = orthogonal(matrix.grad.lerp(mean, momentum))
                 matrix.mul_(1 - lr * group["weight_decay"])
                 matrix.add_(update, alpha=-lr * 0.2 * max(matrix.shape) ** 0.5)
+        return loss
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
