@@ -112,6 +112,6 @@ def test_a_page_that_does_not_see_the_path_yet_leaves_it_kept(visit):
         "return name.endsWith(':path') ? null : read.call(this, name); }"
     )
     page.reload()
-    # What a page opened from the disk has stored reaches its next process late.
-    page.wait_for_function(f"read.call(localStorage, '{name}') === 'afternoon'")
+    # What a page opened from the disk has stored reaches its next process late. A function, as the page forbids eval.
+    page.wait_for_function(f"() => read.call(localStorage, '{name}') === 'afternoon'")
     watch.assert_clean()
