@@ -4,14 +4,14 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from multiprocessing import get_context
 
 import torch
 from torch import Tensor, nn
 
 from experiments._data import resized, unwatched, validated
-from experiments._trials import checkpoint, plain_products, summary, train
+from experiments._trials import checkpoint, plain_products, summary, train, whole_run, whole_runs
 from vitnb._files import replacing
 from vitnb.data import Dataset
 from vitnb.evaluation import evaluate
@@ -38,6 +38,12 @@ def for_seconds(name: str, arms: dict[str, Arm], seconds: float, seeds: list[int
     steps = steps_within(seconds, name, arms)
     runs = trained_for(steps, name, arms, seeds)
     return {label: {"steps": steps[label]} | summary(runs[label]) for label in arms}
+
+
+def whole_runs_side_by_side(name: str, build: Callable[[], nn.Module], recipe: Recipe, seeds: list[int]) -> dict:
+    """Train and test one model with each seed, two at a time, each on a core of its own."""
+    recipes = [replace(recipe, seed=seed) for seed in seeds]
+    return whole_runs(two_at_a_time(partial(whole_run, name, build), recipes))
 
 
 def steps_within(seconds: float, name: str, arms: dict[str, Arm]) -> dict[str, int]:

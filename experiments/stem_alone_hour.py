@@ -6,13 +6,9 @@ result of a seed is the accuracy after its last step, on the test images, which
 are looked at once.
 """
 
-from dataclasses import replace
-from functools import partial
-
-from experiments._budget import two_at_a_time
+from experiments._budget import whole_runs_side_by_side
 from experiments._experiment import Experiment
 from experiments._models import LONGER, STEM_ALONE, as_long_alone, without_blocks
-from experiments._trials import whole_run, whole_runs
 
 THIS = Experiment(
     seeds=[0, 1, 2],
@@ -25,5 +21,4 @@ THIS = Experiment(
 
 
 def run() -> dict:
-    recipes = [replace(THIS.recipe, seed=seed) for seed in THIS.seeds]
-    return whole_runs(two_at_a_time(partial(whole_run, "stem_alone_hour", without_blocks), recipes))
+    return whole_runs_side_by_side("stem_alone_hour", without_blocks, THIS.recipe, THIS.seeds)
